@@ -1,0 +1,130 @@
+//! A bucket as what is *used* of it, and the exact time up to which the refill has been paid: a whole tick and a
+//! fraction of one, counted in parts of the refill. Kept so, a change of capacity is free and no refill is lost.
+//!
+//! Source: the token bucket of J. Turner, "New directions in communications" (1986), filled lazily. Bound: capacity plus
+//! refill in a span of one period.
+
+use super::{Assessment, State};
+use crate::quota::Quota;
+
+struct Bucket {
+    used: u64,
+    /// The tick up to which the refill has been paid …
+    mark: u64,
+    /// … and how far into it: this many of `refill` parts.
+    parts: u32,
+}
+
+/// What a bucket gets back: `units` in each `length` ticks.
+struct Refill {
+    units: u64,
+    length: u64,
+}
+
+#[inline(always)]
+pub(super) fn assess(quota: Quota, state: Option<State>, now: u64, cost: u64) -> Assessment {
+    let period = quota.counted();
+    let tick = u64::from(period.tick);
+    let refill = Refill { units: quota.refill().into(), length: period.ticks.into() };
+    let now_in_ticks = now / tick;
+    let mut bucket = Bucket::at(now_in_ticks, state.map(Bucket::from), &refill);
+
+    let fits = bucket.used + cost <= quota.limit();
+    let fits_at = (!fits).then(|| {
+        let missing = bucket.used + cost - quota.limit();
+        bucket.paid_back_at(missing, &refill).saturating_mul(tick)
+    });
+    if fits {
+        bucket.used += cost;
+    }
+    Assessment {
+        used: bucket.used,
+        fits_at,
+        fresh_at: match bucket.used {
+            0 => now,
+            used => bucket.paid_back_at(used, &refill).saturating_mul(tick),
+        },
+        state: bucket.into(),
+    }
+}
+
+impl Bucket {
+    fn fresh_at(mark: u64) -> Self {
+        Self { used: 0, mark, parts: 0 }
+    }
+
+    /// The bucket at `now`, refilled by what is due since its mark; a mark never moves back.
+    fn at(now: u64, bucket: Option<Self>, refill: &Refill) -> Self {
+        let Some(mut bucket) = bucket else {
+            return Self::fresh_at(now);
+        };
+        // Parts of another refill, which move the mark by less than a tick.
+        if u64::from(bucket.parts) >= refill.units {
+            bucket.mark += 1;
+            bucket.parts = 0;
+        }
+        if bucket.used == 0 {
+            return Self::fresh_at(now.max(bucket.mark));
+        }
+        if now <= bucket.mark {
+            return bucket;
+        }
+        let elapsed = now - bucket.mark;
+        let (periods, ticks) = (elapsed / refill.length, elapsed % refill.length);
+        // Time enough to pay back everything, whatever the parts: the products below stay small.
+        if periods > bucket.used.div_ceil(refill.units) {
+            return Self::fresh_at(now);
+        }
+        bucket.pay_back(periods, ticks, refill);
+        if bucket.used == 0 {
+            return Self::fresh_at(now);
+        }
+        bucket
+    }
+
+    /// Pays back what is due after so many periods and ticks, and moves the mark by exactly the time that this took.
+    fn pay_back(&mut self, periods: u64, ticks: u64, refill: &Refill) {
+        let (units, length) = (refill.units.cast_signed(), refill.length.cast_signed());
+        let parts = i64::from(self.parts);
+        // Whole units due beyond `periods`; one less than none if the parts eat into the last period.
+        let whole = (ticks.cast_signed() * units - parts).div_euclid(length);
+        let moved = parts + whole * length;
+        let due = periods.cast_signed() * units + whole;
+        self.used = self.used.saturating_sub(due.unsigned_abs());
+        self.mark = (self.mark + periods * refill.length).saturating_add_signed(moved.div_euclid(units));
+        self.parts = u32::try_from(moved.rem_euclid(units)).expect("a remainder of a refill, which is at most 2^26");
+    }
+
+    /// The tick at which `units` of what is used now are paid back.
+    fn paid_back_at(&self, units: u64, refill: &Refill) -> u64 {
+        let (periods, rest) = (units / refill.units, units % refill.units);
+        let ticks = (rest * refill.length + u64::from(self.parts)).div_ceil(refill.units);
+        self.mark.saturating_add(periods.saturating_mul(refill.length)).saturating_add(ticks)
+    }
+}
+
+impl From<State> for Bucket {
+    fn from(state: State) -> Self {
+        Self { used: state.first, mark: state.second, parts: state.third }
+    }
+}
+
+impl From<Bucket> for State {
+    fn from(bucket: Bucket) -> Self {
+        Self { first: bucket.used, second: bucket.mark, third: bucket.parts }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_a_larger_refill_end_the_tick_that_they_are_in() {
+        let refill = Refill { units: 10, length: 1_000 };
+        for (parts, expected) in [(9, (100, 9)), (10, (101, 0)), (999, (101, 0))] {
+            let bucket = Bucket::at(100, Some(Bucket { used: 5, mark: 100, parts }), &refill);
+            assert_eq!((bucket.used, bucket.mark, bucket.parts), (5, expected.0, expected.1));
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! What a quota is, who counts it, and what happens when the counter is down: the engine of `tower-quota`, without tower
+//! and without HTTP.
+//!
+//! A [`Quota`] says how much in how long. A [`Group`] makes axes, each counted per key ([`PerKeyAxis`]) or shared by all
+//! ([`SharedAxis`]). A [`Meter`] puts axes of one group in the order in which they are judged, and
+//! [charges](Meter::charge) a subject on all of them in one atomic step, or on none. A [`Store`] counts: [`MemoryStore`]
+//! in this process.
+//!
+//! An axum or tonic service uses these through the layers of the `tower-quota` crate; a worker uses a meter directly.
+
+mod algorithm;
+mod axis;
+mod charge;
+mod charge_error;
+mod clock;
+mod config_error;
+mod cost;
+mod digest;
+mod failure;
+mod group;
+mod key;
+mod ledger;
+mod measure;
+mod meter;
+mod name;
+mod panel;
+mod question;
+mod quota;
+mod rate;
+mod seen;
+mod store;
+#[cfg(feature = "testing")]
+pub mod testing;
+mod throttle;
+mod verdict;
+mod watermark;
+
+pub use axis::{AxisBuilder, PerKeyAxis, SharedAxis};
+pub use charge::{Asked, Charge, ChargeFuture, PendingCharge};
+pub use charge_error::ChargeError;
+pub use clock::{Clock, SystemClock};
+pub use config_error::ConfigError;
+pub use cost::Cost;
+pub use failure::OnStoreFailure;
+pub use group::{Group, GroupBuilder};
+pub use key::{Key, KeyRead};
+pub use measure::{Measure, MissingKey};
+pub use meter::{BoundMeter, Meter};
+pub use name::Axis;
+pub use question::{Demand, Owner, Question};
+pub use quota::{Algorithm, DAY, HOUR, MINUTE, Quota, SECOND};
+pub use store::{Answer, MemoryStore, PendingAnswer, Store, StoreError, StoreErrorKind};
+#[doc(hidden)]
+pub use throttle::Throttle;
+pub use verdict::{Finding, Report, Verdict};
+pub use watermark::{Watermark, WatermarkEvent};

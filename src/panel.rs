@@ -1,0 +1,80 @@
+//! The axes of a meter, whatever its subject is.
+
+use std::sync::Arc;
+
+use crate::axis::AxisCore;
+use crate::charge_error::ChargeError;
+use crate::cost::Cost;
+use crate::failure::OnStoreFailure;
+use crate::ledger::Ledger;
+use crate::name::Label;
+use crate::question::{Owner, Question};
+use crate::seen::Seen;
+use crate::store::StoreError;
+use crate::verdict::Verdict;
+
+/// Axes of one group, in the order in which they are judged.
+#[derive(Debug)]
+pub(crate) struct Panel {
+    axes: Vec<Arc<AxisCore>>,
+    /// The strictest of the axes'.
+    on_store_failure: OnStoreFailure,
+}
+
+impl Panel {
+    pub(crate) fn new(axes: Vec<Arc<AxisCore>>) -> Self {
+        let strictest = axes.iter().map(|axis| axis.on_store_failure).max();
+        Self { on_store_failure: strictest.unwrap_or_default(), axes }
+    }
+
+    pub(crate) fn ledger(&self) -> &Arc<Ledger> {
+        // A meter has a first axis.
+        &self.axes[0].ledger
+    }
+
+    pub(crate) fn question<'a>(&'a self, seen: &'a Seen, cost: &Cost) -> Question<'a> {
+        let axes = self.axes.iter().zip(seen.owners()).enumerate();
+        let counted = axes.filter(|(_, (_, owner))| **owner != Owner::Nobody);
+        Question::new(
+            counted.map(|(index, (axis, owner))| axis.demand(owner, seen.plan(index), cost.for_axis(axis.label))),
+        )
+    }
+
+    pub(crate) fn has(&self, label: &Label) -> bool {
+        self.axis(label).is_some()
+    }
+
+    fn axis(&self, label: &Label) -> Option<&AxisCore> {
+        self.axes.iter().find(|axis| axis.label == label).map(|axis| &**axis)
+    }
+
+    /// What the store's answer means to the caller.
+    pub(crate) fn outcome(&self, answer: Result<Verdict, StoreError>) -> Result<Verdict, ChargeError> {
+        let verdict = match answer {
+            Ok(verdict) => verdict,
+            Err(error) => return self.without_store(error),
+        };
+        let Some(report) = verdict.refused_by() else {
+            return Ok(verdict);
+        };
+        if let Some(axis) = self.axis(report.label) {
+            axis.log_refusal(report);
+        }
+        Err(if report.never_fits() {
+            ChargeError::Never(Box::new(verdict))
+        } else {
+            ChargeError::Refused(Box::new(verdict))
+        })
+    }
+
+    fn without_store(&self, error: StoreError) -> Result<Verdict, ChargeError> {
+        let (ledger, policy) = (self.ledger(), self.on_store_failure);
+        ledger.failures.at_most_each_second(|held_back| {
+            tracing::error!(target: "tower_quota::store", group = ledger.group, %error, ?policy, held_back, "no decision");
+        });
+        match policy {
+            OnStoreFailure::Open => Ok(Verdict::uncounted()),
+            OnStoreFailure::Closed => Err(ChargeError::Store(error)),
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! What a store is asked, and what it answers.
+
+use std::error::Error;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use crate::question::Question;
+use crate::verdict::Verdict;
+
+/// Counts what was charged, and decides whether more fits.
+///
+/// A store judges all demands of a question at one reading of its clock, and charges all of them or none. It reports
+/// each demand with [`Report::new`](crate::Report::new), in the order asked.
+pub trait Store: Send + Sync + 'static {
+    /// Judges all demands of the question in one atomic step: charges every one if all fit, and changes nothing if any
+    /// does not.
+    fn decide(&self, question: &Question<'_>) -> Answer<Verdict>;
+
+    /// Forgets the counters that the question names, as if nothing had ever been charged on them.
+    fn reset(&self, question: &Question<'_>) -> Answer<()>;
+}
+
+impl<S: Store + ?Sized> Store for Arc<S> {
+    fn decide(&self, question: &Question<'_>) -> Answer<Verdict> {
+        (**self).decide(question)
+    }
+
+    fn reset(&self, question: &Question<'_>) -> Answer<()> {
+        (**self).reset(question)
+    }
+}
+
+/// The answer of a store: there at once if no I/O was needed, or on its way.
+pub enum Answer<T> {
+    /// The answer.
+    Ready(Result<T, StoreError>),
+    /// The answer, once this is done.
+    Pending(PendingAnswer<T>),
+}
+
+/// An answer on its way; it needs nothing of the question any more.
+pub type PendingAnswer<T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send>>;
+
+impl<T> Answer<T> {
+    pub(crate) async fn wait(self) -> Result<T, StoreError> {
+        match self {
+            Self::Ready(result) => result,
+            Self::Pending(pending) => pending.await,
+        }
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Answer<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ready(result) => f.debug_tuple("Ready").field(result).finish(),
+            Self::Pending(_) => f.debug_tuple("Pending").finish_non_exhaustive(),
+        }
+    }
+}
+
+/// A store that could not answer. It is not a refusal: what happens next is the group's
+/// [`OnStoreFailure`](crate::OnStoreFailure).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreError {
+    kind: StoreErrorKind,
+}
+
+/// Why a store could not answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum StoreErrorKind {
+    /// The store could not be reached, or did not answer in time or in form. The charge may have been made.
+    Unavailable,
+    /// The store holds as many counters as it may, all of them in use, and the question needs another one. Nothing was
+    /// charged.
+    StoreFull,
+}
+
+impl StoreError {
+    /// An error of this kind.
+    pub fn new(kind: StoreErrorKind) -> Self {
+        Self { kind }
+    }
+
+    /// Why the store could not answer.
+    pub fn kind(&self) -> StoreErrorKind {
+        self.kind
+    }
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.kind {
+            StoreErrorKind::Unavailable => "the store could not be reached, or did not answer",
+            StoreErrorKind::StoreFull => "the store is full of counters in use",
+        })
+    }
+}
+
+impl Error for StoreError {}

@@ -1,0 +1,142 @@
+//! The embedded store: counters in this process.
+
+mod counters;
+mod decision;
+mod held;
+mod keyed;
+mod known;
+mod shared;
+
+use std::fmt;
+
+use self::counters::Counters;
+pub(crate) use self::known::Known;
+use crate::clock::{Clock, SystemClock};
+use crate::config_error::ConfigError;
+use crate::question::Question;
+use crate::store::contract::{Answer, Store};
+use crate::verdict::Verdict;
+
+/// How many counters of keys a store holds unless told otherwise.
+const MAX_STATES: usize = 1_000_000;
+
+/// Counts in this process: the default, and all that one machine needs. It answers at once, without I/O, without a
+/// runtime, and without a thread or task of its own.
+///
+/// **Atomic.** Every counter of a decision is locked, in one fixed order, before any is written; they are spread over
+/// many locks, so that accounts wait for each other only by chance, and for a shared axis only while it is counted. A
+/// decision that is refused has changed nothing at any time, so it never makes another one fail.
+///
+/// **Bounded.** A counter that equals a fresh one is forgotten as other decisions pass, and its memory is given back.
+/// The store holds at most [`max_states`](Self::max_states) counters of keys, 1,000,000 by default, about 90 bytes each.
+/// A counter in use is never forgotten: past the bound, a new key gets the group's
+/// [failure policy](crate::OnStoreFailure), with [`StoreErrorKind::StoreFull`](crate::StoreErrorKind::StoreFull). A
+/// bucket whose refill is lowered counts as in use until it is full by the lower refill, if it is asked about before it
+/// is full by the one that it was charged with.
+///
+/// **Time** is the process's monotonic clock; a wall clock that is set changes nothing.
+///
+/// A store is shared between groups by an `Arc<MemoryStore>`.
+pub struct MemoryStore {
+    clock: StoreClock,
+    counters: Counters,
+}
+
+impl MemoryStore {
+    /// An empty store.
+    pub fn new() -> Self {
+        Self::on(StoreClock::System(SystemClock::new()))
+    }
+
+    /// An empty store that takes its time from this clock.
+    pub fn with_clock(clock: impl Clock) -> Self {
+        Self::on(StoreClock::Given(Box::new(clock)))
+    }
+
+    fn on(clock: StoreClock) -> Self {
+        let made = clock.micros();
+        Self { clock, counters: Counters::new(MAX_STATES, made) }
+    }
+
+    /// This store, empty, with room for so many counters of keys. Counters of shared axes are not limited: there are as
+    /// many as the configuration names.
+    ///
+    /// # Errors
+    ///
+    /// `memory.max_states` of 0.
+    pub fn max_states(self, states: usize) -> Result<Self, ConfigError> {
+        if states == 0 {
+            let reason = "is 0, so that no key could be counted: use at least 1";
+            return Err(ConfigError::new("memory.max_states", reason));
+        }
+        let made = self.clock.micros();
+        Ok(Self { counters: Counters::new(states, made), ..self })
+    }
+
+    /// How many counters of keys are held now, those included that equal a fresh one and wait to be forgotten.
+    pub fn states(&self) -> usize {
+        self.counters.keyed.len()
+    }
+
+    /// As [`Counters::charge_known`].
+    #[inline(always)]
+    pub(crate) fn charge_known<'q>(
+        &self,
+        account: &Known<'_>,
+        capacity: impl FnOnce() -> Known<'q>,
+        units: u64,
+    ) -> Option<Verdict> {
+        self.counters.charge_known(account, capacity, units, || self.clock.micros())
+    }
+}
+
+/// The latest time that is counted at, in microseconds: some 146,000 years.
+const LATEST: u64 = 1 << 62;
+
+/// The system's clock is read directly, since every decision does.
+enum StoreClock {
+    System(SystemClock),
+    Given(Box<dyn Clock>),
+}
+
+impl StoreClock {
+    /// The time in microseconds since the Unix epoch.
+    #[inline(always)]
+    fn micros(&self) -> u64 {
+        match self {
+            Self::System(clock) => clock.micros(),
+            // Later than any clock should read, and early enough for a period to be added.
+            Self::Given(clock) => u64::try_from(clock.now().as_micros()).unwrap_or(LATEST).min(LATEST),
+        }
+    }
+}
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Store for MemoryStore {
+    fn decide(&self, question: &Question<'_>) -> Answer<Verdict> {
+        let now = self.clock.micros();
+        self.counters.keyed.sweep_in_passing(now);
+        Answer::Ready(self.counters.decide(question.demands(), now))
+    }
+
+    fn reset(&self, question: &Question<'_>) -> Answer<()> {
+        for demand in question.demands() {
+            self.counters.remove(demand);
+        }
+        Answer::Ready(Ok(()))
+    }
+}
+
+impl fmt::Debug for MemoryStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryStore")
+            .field("states", &self.counters.keyed.len())
+            .field("max_states", &self.counters.keyed.max())
+            .finish_non_exhaustive()
+    }
+}
