@@ -1,0 +1,15 @@
+#![doc = include_str!("../docs/crate.md")]
+
+mod global_capacity;
+pub mod key;
+mod quota;
+mod rejection;
+mod user_quota;
+
+pub use global_capacity::GlobalCapacityLayer;
+pub use http::request::Parts;
+pub use key::RequestKey;
+pub use quota::{AnswerBody, AnyBody, AxisLayer, Metered, MeteredFuture, QuotaLayer, RequestMeter};
+pub use rejection::{Reason, Rejection};
+pub use tower_quota_core::*;
+pub use user_quota::UserQuotaLayer;

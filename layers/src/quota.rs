@@ -1,0 +1,15 @@
+//! The combinator, and the one service behind all quota layers.
+
+mod body;
+mod future;
+mod layer;
+mod meter;
+mod rules;
+mod service;
+
+pub use self::body::{AnswerBody, AnyBody};
+pub use self::future::MeteredFuture;
+pub use self::layer::{AxisLayer, QuotaLayer};
+pub(crate) use self::layer::{IntoMeasure, decision_setters};
+pub use self::meter::RequestMeter;
+pub use self::service::Metered;

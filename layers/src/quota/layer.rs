@@ -1,0 +1,194 @@
+//! Any number of axes, decided in one step.
+
+use std::sync::Arc;
+
+use http::Response;
+use http::request::Parts;
+use tower_layer::Layer;
+use tower_quota_core::{ConfigError, Cost, Measure, Meter};
+
+use super::body::{AnyBody, Refusal};
+use super::rules::{Charged, Rules};
+use super::service::Metered;
+use crate::rejection::Rejection;
+
+/// Decides any number of axes of one group in one atomic step: a request that any of them refuses is charged on none.
+///
+/// Made by combining [`UserQuotaLayer`](crate::UserQuotaLayer) and [`GlobalCapacityLayer`](crate::GlobalCapacityLayer).
+/// The axes are judged in the order written: the first that refuses gives the answer, and `Retry-After` is the longest
+/// wait of all that refuse.
+///
+/// ```
+/// use tower_quota::{GlobalCapacityLayer, Group, HOUR, MemoryStore, QuotaLayer, UserQuotaLayer, key};
+///
+/// let items = Group::new("item", MemoryStore::new())?;
+/// let account = items.per_key("account", "fixed 30/h").build()?;
+/// let capacity = items.shared("capacity", "fixed 3000/h").build()?;
+/// let layer: QuotaLayer =
+///     UserQuotaLayer::new(&account, key::header("x-account")?).and(GlobalCapacityLayer::new(&capacity))?;
+/// # let _ = layer;
+/// # Ok::<(), tower_quota::ConfigError>(())
+/// ```
+///
+/// One layer value is mounted in as many places as its axes are shared by. A clone can be set up differently and still
+/// counts on the same axes; here batches are charged by their handlers, and a chat is answered in its own form:
+///
+/// ```
+/// # use tower_quota::{GlobalCapacityLayer, Group, HOUR, MemoryStore, QuotaLayer, UserQuotaLayer, key};
+/// use http::Response;
+///
+/// # let items = Group::new("item", MemoryStore::new())?;
+/// # let account = items.per_key("account", "fixed 30/h").build()?;
+/// # let layer = UserQuotaLayer::new(&account, key::header("x-account")?);
+/// let batches = layer.clone().charged_by_handler();
+/// let chat = layer.reject_with(|rejection, _| {
+///     let seconds = rejection.retry_after().unwrap_or_default().as_secs();
+///     let bubble = format!("data: {{\"bubble\":\"Too many requests, try again in {seconds} s\",\"retry\":true}}\n\n");
+///     Response::builder().header("content-type", "text/event-stream").body(bubble).expect("these fields are valid")
+/// });
+/// # let _ = (batches, chat);
+/// # Ok::<(), tower_quota::ConfigError>(())
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "a layer does nothing before it is applied"]
+pub struct QuotaLayer {
+    rules: Arc<Rules>,
+}
+
+/// A layer of one axis, which [`QuotaLayer::and`] takes: [`UserQuotaLayer`](crate::UserQuotaLayer) or
+/// [`GlobalCapacityLayer`](crate::GlobalCapacityLayer).
+#[expect(private_bounds, reason = "sealed: how an axis is found on a request is ours")]
+pub trait AxisLayer: IntoMeasure {}
+
+pub(crate) trait IntoMeasure {
+    fn into_measure(self) -> Measure<Parts>;
+}
+
+impl QuotaLayer {
+    pub(crate) fn of(axis: impl AxisLayer) -> Self {
+        Self { rules: Arc::new(Rules::new(Meter::new(axis.into_measure()))) }
+    }
+
+    /// This layer, and one more axis, judged after those before it.
+    ///
+    /// # Errors
+    ///
+    /// `group.axis` of the axis, if it stands in this layer already, or belongs to another group.
+    pub fn and(self, next: impl AxisLayer) -> Result<Self, ConfigError> {
+        let rules = Arc::unwrap_or_clone(self.rules);
+        let meter = rules.meter.clone().and(next.into_measure())?;
+        Ok(Self { rules: Arc::new(rules.with(|rules| rules.meter = meter)) })
+    }
+
+    /// What a request costs, read from its head: 1 by default. A cost of 0 looks and charges nothing; a cost above the
+    /// limit of an axis is answered with 422.
+    ///
+    /// A panic of `cost` is answered with 500, and charges nothing.
+    pub fn cost<C: Into<Cost>>(self, cost: impl Fn(&Parts) -> C + Send + Sync + 'static) -> Self {
+        self.set(|rules| rules.charged = Charged::ByLayer(Some(Arc::new(move |parts| cost(parts).into()))))
+    }
+
+    /// Leaves the charge to the handler, for a cost that stands in the body: it takes a
+    /// [`RequestMeter`](crate::RequestMeter) from the request's extensions.
+    pub fn charged_by_handler(self) -> Self {
+        self.set(|rules| rules.charged = Charged::ByHandler)
+    }
+
+    /// Requests for which `when` is true are not counted, and need no key. The last `skip` counts.
+    pub fn skip(self, when: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
+        self.set(|rules| rules.skip = Some(Arc::new(when)))
+    }
+
+    /// Answers refused requests with the application's own response, instead of the
+    /// [problem document](Rejection::to_response).
+    ///
+    /// Nothing is added to it but the [`Rejection`] in its extensions: status, `Retry-After` and caching are the
+    /// application's. It replaces the answer of a handler that returns the rejection of its own charge, too. A panic of
+    /// `answer` is answered with the problem document.
+    pub fn reject_with<B: AnyBody>(
+        self,
+        answer: impl Fn(&Rejection, &Parts) -> Response<B> + Send + Sync + 'static,
+    ) -> Self {
+        self.set(|rules| {
+            rules.answer = Some(Arc::new(move |rejection, parts| answer(rejection, parts).map(Refusal::replaced)));
+        })
+    }
+
+    fn set(self, change: impl FnOnce(&mut Rules)) -> Self {
+        Self { rules: Arc::new(Arc::unwrap_or_clone(self.rules).with(change)) }
+    }
+}
+
+impl<S> Layer<S> for QuotaLayer {
+    type Service = Metered<S>;
+
+    fn layer(&self, inner: S) -> Metered<S> {
+        Metered::new(inner, Arc::clone(&self.rules))
+    }
+}
+
+/// What a layer of one axis offers of a [`QuotaLayer`]: to be one, or to become one.
+macro_rules! decision_setters {
+    ($layer:ident) => {
+        impl From<$layer> for $crate::QuotaLayer {
+            fn from(layer: $layer) -> Self {
+                Self::of(layer)
+            }
+        }
+
+        impl $layer {
+            /// This axis, and one more, decided in one step. See [`QuotaLayer::and`](crate::QuotaLayer::and).
+            ///
+            /// # Errors
+            ///
+            /// `group.axis` of the other axis, if it is this one, or belongs to another group.
+            pub fn and(
+                self,
+                next: impl $crate::AxisLayer,
+            ) -> Result<$crate::QuotaLayer, tower_quota_core::ConfigError> {
+                $crate::QuotaLayer::of(self).and(next)
+            }
+
+            /// What a request costs. See [`QuotaLayer::cost`](crate::QuotaLayer::cost).
+            pub fn cost<C: Into<tower_quota_core::Cost>>(
+                self,
+                cost: impl Fn(&http::request::Parts) -> C + Send + Sync + 'static,
+            ) -> $crate::QuotaLayer {
+                $crate::QuotaLayer::of(self).cost(cost)
+            }
+
+            /// Leaves the charge to the handler. See
+            /// [`QuotaLayer::charged_by_handler`](crate::QuotaLayer::charged_by_handler).
+            pub fn charged_by_handler(self) -> $crate::QuotaLayer {
+                $crate::QuotaLayer::of(self).charged_by_handler()
+            }
+
+            /// Requests that are not counted. See [`QuotaLayer::skip`](crate::QuotaLayer::skip).
+            pub fn skip(
+                self,
+                when: impl Fn(&http::request::Parts) -> bool + Send + Sync + 'static,
+            ) -> $crate::QuotaLayer {
+                $crate::QuotaLayer::of(self).skip(when)
+            }
+
+            /// Answers refused requests differently. See
+            /// [`QuotaLayer::reject_with`](crate::QuotaLayer::reject_with).
+            pub fn reject_with<B: $crate::AnyBody>(
+                self,
+                answer: impl Fn(&$crate::Rejection, &http::request::Parts) -> http::Response<B> + Send + Sync + 'static,
+            ) -> $crate::QuotaLayer {
+                $crate::QuotaLayer::of(self).reject_with(answer)
+            }
+        }
+
+        impl<S> tower_layer::Layer<S> for $layer {
+            type Service = $crate::Metered<S>;
+
+            fn layer(&self, inner: S) -> $crate::Metered<S> {
+                $crate::QuotaLayer::of(self.clone()).layer(inner)
+            }
+        }
+    };
+}
+
+pub(crate) use decision_setters;

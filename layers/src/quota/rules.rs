@@ -1,0 +1,166 @@
+//! What a quota layer was told to do, and what that comes to for one request.
+
+use std::any::Any;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use http::Response;
+use http::request::Parts;
+use tower_quota_core::{Asked, ChargeError, Cost, Meter, PendingCharge, Throttle};
+
+use super::body::Refusal;
+use super::meter::RequestMeter;
+use crate::rejection::{LayerId, Rejection};
+
+type CostOf = Arc<dyn Fn(&Parts) -> Cost + Send + Sync>;
+type When = Arc<dyn Fn(&Parts) -> bool + Send + Sync>;
+type Answer = Arc<dyn Fn(&Rejection, &Parts) -> Response<Refusal> + Send + Sync>;
+
+/// What a quota layer was told to do.
+#[derive(Clone)]
+pub(super) struct Rules {
+    id: LayerId,
+    pub(super) meter: Meter<Parts>,
+    pub(super) charged: Charged,
+    pub(super) skip: Option<When>,
+    pub(super) answer: Option<Answer>,
+    /// For mistakes in how the application set this up.
+    mistakes: Arc<Throttle>,
+}
+
+/// Who charges.
+#[derive(Clone)]
+pub(super) enum Charged {
+    /// The layer, by a cost read from the request's head; `None` is 1.
+    ByLayer(Option<CostOf>),
+    ByHandler,
+}
+
+/// What becomes of a request.
+pub(super) enum Begun {
+    /// It goes on.
+    Admitted,
+    /// It goes on, with a meter in its extensions that its handler charges with.
+    Metered,
+    /// It waits for the store.
+    Waiting(PendingCharge),
+    Refused(Rejection),
+}
+
+impl Rules {
+    pub(super) fn new(meter: Meter<Parts>) -> Self {
+        Self {
+            id: LayerId::next(),
+            meter,
+            charged: Charged::ByLayer(None),
+            skip: None,
+            answer: None,
+            mistakes: Arc::default(),
+        }
+    }
+
+    /// Other rules, made of these.
+    pub(super) fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
+        change(&mut self);
+        self.id = LayerId::next();
+        self
+    }
+
+    /// Reads the request's head, and charges if it is the layer that does.
+    pub(super) fn begin(&self, parts: &mut Parts) -> Begun {
+        // The application's functions run in here.
+        let begun = catch_unwind(AssertUnwindSafe(|| {
+            let skipped = self.skip.as_ref().is_some_and(|skip| skip(parts));
+            let cost = match &self.charged {
+                Charged::ByHandler => return self.hand_over(parts, skipped),
+                Charged::ByLayer(_) if skipped => return Begun::Admitted,
+                Charged::ByLayer(None) => Cost::units(1),
+                Charged::ByLayer(Some(cost)) => cost(parts),
+            };
+            match self.meter.ask(parts, cost) {
+                Asked::Answered(Ok(_)) => Begun::Admitted,
+                Asked::Answered(Err(error)) => Begun::Refused(self.rejection(error)),
+                Asked::Waiting(pending) => Begun::Waiting(pending),
+            }
+        }));
+        begun.unwrap_or_else(|panic| {
+            self.log_panic(&*panic);
+            Begun::Refused(Rejection::misconfigured())
+        })
+    }
+
+    /// Leaves a meter for the handler; one that counts nothing for a request that is skipped.
+    fn hand_over(&self, parts: &mut Parts, skipped: bool) -> Begun {
+        let meter = if skipped { Ok(self.meter.of_nobody()) } else { self.meter.of(parts) };
+        let meter = match meter {
+            Ok(meter) => RequestMeter::new(meter, self.id),
+            Err(error) => return Begun::Refused(self.rejection(error)),
+        };
+        if parts.extensions.insert(meter).is_some() {
+            self.mistakes.at_most_each_second(|held_back| {
+                tracing::error!(
+                    target: "tower_quota::config",
+                    held_back,
+                    "two layers around one handler are charged_by_handler: the outer one charges nothing"
+                );
+            });
+        }
+        Begun::Metered
+    }
+
+    pub(super) fn rejection(&self, error: ChargeError) -> Rejection {
+        if let ChargeError::ForeignAxis { .. } = error {
+            self.mistakes.at_most_each_second(|held_back| {
+                tracing::error!(target: "tower_quota::config", %error, held_back, "a charge that cannot be made");
+            });
+        }
+        Rejection::new(error, self.id)
+    }
+
+    /// What a rejection is answered.
+    pub(super) fn refuse(&self, rejection: &Rejection, parts: &Parts) -> Response<Refusal> {
+        let replaced = self.answer.as_ref().and_then(|answer| {
+            let replaced = catch_unwind(AssertUnwindSafe(|| answer(rejection, parts)));
+            replaced.inspect_err(|panic| self.log_panic(&**panic)).ok()
+        });
+        let mut response = replaced.unwrap_or_else(|| rejection.to_response().map(Refusal::whole));
+        response.extensions_mut().insert(rejection.clone());
+        response
+    }
+
+    /// Whether an answer of the handler is to be replaced: the handler may return a rejection of this layer's meter.
+    pub(super) fn replaces_answers(&self) -> bool {
+        self.answer.is_some() && matches!(self.charged, Charged::ByHandler)
+    }
+
+    fn log_panic(&self, panic: &(dyn Any + Send)) {
+        let text = panic.downcast_ref::<&str>().copied();
+        let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+        self.mistakes.at_most_each_second(|held_back| {
+            tracing::error!(
+                target: "tower_quota::config",
+                panic = text.unwrap_or("no message"),
+                held_back,
+                "a function that was given to a layer panicked"
+            );
+        });
+    }
+
+    /// The rejection of this layer's meter that a response was made of.
+    pub(super) fn own_rejection<B>(&self, response: &Response<B>) -> Option<Rejection> {
+        Rejection::of(response).filter(|rejection| rejection.is_by(self.id)).cloned()
+    }
+}
+
+impl fmt::Debug for Rules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { id: _, meter, charged, skip, answer, mistakes: _ } = self;
+        f.debug_struct("Rules")
+            .field("meter", meter)
+            .field("charged_by_handler", &matches!(charged, Charged::ByHandler))
+            .field("skips", &skip.is_some())
+            .field("replaces_answers", &answer.is_some())
+            .finish_non_exhaustive()
+    }
+}

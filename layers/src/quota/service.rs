@@ -1,0 +1,75 @@
+//! The one service behind all quota layers.
+
+use std::mem;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use http::{Request, Response};
+use tower_service::Service;
+
+use super::body::AnswerBody;
+use super::future::MeteredFuture;
+use super::rules::{Begun, Rules};
+
+/// Charges each request before the inner service sees it. Made by [`QuotaLayer`](crate::QuotaLayer) and the layers of one
+/// axis.
+///
+/// It is ready when the inner service is; a charge is made in [`call`](Service::call), so idle connections and clones hold
+/// nothing. The inner service is cloned only for a request that has to wait for its store.
+#[derive(Clone, Debug)]
+pub struct Metered<S> {
+    inner: S,
+    rules: Arc<Rules>,
+}
+
+impl<S> Metered<S> {
+    pub(super) fn new(inner: S, rules: Arc<Rules>) -> Self {
+        Self { inner, rules }
+    }
+
+    /// The inner service.
+    pub fn get_ref(&self) -> &S {
+        &self.inner
+    }
+
+    /// The inner service.
+    pub fn get_mut(&mut self) -> &mut S {
+        &mut self.inner
+    }
+
+    /// The inner service, without the meter.
+    pub fn into_inner(self) -> S {
+        self.inner
+    }
+}
+
+impl<S, ReqBody, ResBody> Service<Request<ReqBody>> for Metered<S>
+where
+    S: Service<Request<ReqBody>, Response = Response<ResBody>> + Clone,
+{
+    type Response = Response<AnswerBody<ResBody>>;
+    type Error = S::Error;
+    type Future = MeteredFuture<S, ReqBody>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<ReqBody>) -> Self::Future {
+        let (mut parts, body) = request.into_parts();
+        match self.rules.begin(&mut parts) {
+            Begun::Admitted => MeteredFuture::running(self.inner.call(Request::from_parts(parts, body))),
+            Begun::Metered => {
+                let watched = self.rules.replaces_answers().then(|| (Arc::clone(&self.rules), parts.clone()));
+                MeteredFuture::watched(self.inner.call(Request::from_parts(parts, body)), watched)
+            }
+            Begun::Refused(rejection) => MeteredFuture::refused(self.rules.refuse(&rejection, &parts)),
+            Begun::Waiting(charge) => {
+                // The service that is ready goes with the request; a clone of it takes its place.
+                let clone = self.inner.clone();
+                let ready = mem::replace(&mut self.inner, clone);
+                MeteredFuture::waiting(charge, ready, Request::from_parts(parts, body), Arc::clone(&self.rules))
+            }
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! The answer that a refused request gets.
+
+mod http;
+mod reason;
+
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use ::http::{Response, StatusCode};
+use tower_quota_core::{ChargeError, Report, Verdict};
+
+pub use self::reason::Reason;
+
+/// How long to wait before asking a store again that could not answer.
+const RETRY_AFTER_FAILURE: Duration = Duration::from_secs(1);
+
+/// Why a request was turned away, and what it is answered. Cheap to clone.
+///
+/// A layer answers with it; a handler that charges by itself returns it (feature `axum`: it is a response). Either way it
+/// stands in the extensions of the response, where an outer layer or an outbound caller [finds it](Self::of): so a refusal
+/// of ours can be told from one of an upstream.
+#[derive(Clone, Debug)]
+pub struct Rejection(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    reason: Reason,
+    axis: Option<&'static str>,
+    verdict: Option<Verdict>,
+    /// The layer whose meter refused.
+    layer: Option<LayerId>,
+}
+
+/// Which layer, among all of this process; clones that were set up alike are one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LayerId(u64);
+
+impl LayerId {
+    pub(crate) fn next() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+impl Rejection {
+    pub(crate) fn new(error: ChargeError, layer: LayerId) -> Self {
+        let (reason, axis, verdict) = match error {
+            ChargeError::Refused(verdict) => {
+                let by = verdict.refused_by();
+                let is_callers = by.is_some_and(Report::is_per_key);
+                let reason = if is_callers { Reason::QuotaExceeded } else { Reason::CapacityExceeded };
+                (reason, by.map(Report::axis), Some(*verdict))
+            }
+            ChargeError::Never(verdict) => {
+                (Reason::CostExceedsLimit, verdict.refused_by().map(Report::axis), Some(*verdict))
+            }
+            ChargeError::MissingKey { axis } => (Reason::KeyMissing, Some(axis), None),
+            ChargeError::MalformedKey { axis } => (Reason::KeyMalformed, Some(axis), None),
+            ChargeError::Store(_) => (Reason::StoreFailed, None, None),
+            _ => (Reason::Misconfigured, None, None),
+        };
+        Self(Arc::new(Inner { reason, axis, verdict, layer: Some(layer) }))
+    }
+
+    /// Something that the application hung into a layer does not work.
+    pub(crate) fn misconfigured() -> Self {
+        Self(Arc::new(Inner { reason: Reason::Misconfigured, axis: None, verdict: None, layer: None }))
+    }
+
+    /// The rejection that a response was made of, if it was made of one.
+    pub fn of<B>(response: &Response<B>) -> Option<&Self> {
+        response.extensions().get()
+    }
+
+    /// Why the request was turned away.
+    pub fn reason(&self) -> Reason {
+        self.0.reason
+    }
+
+    /// The axis that gives the answer: the first that refuses, in the order judged.
+    pub fn axis(&self) -> Option<&'static str> {
+        self.0.axis
+    }
+
+    /// The status of the answer.
+    pub fn status(&self) -> StatusCode {
+        self.0.reason.status()
+    }
+
+    /// How long the caller is told to wait, in whole seconds, at least one: the longest wait of all axes that refuse,
+    /// rounded up. `None` if no wait helps.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self.reason() {
+            Reason::QuotaExceeded | Reason::CapacityExceeded => {
+                let wait = self.verdict().map(Verdict::wait).unwrap_or_default();
+                Some(Duration::from_secs((wait.as_secs() + u64::from(wait.subsec_nanos() > 0)).max(1)))
+            }
+            Reason::StoreFailed => Some(RETRY_AFTER_FAILURE),
+            _ => None,
+        }
+    }
+
+    /// What the decision came to on each axis, if there was one.
+    pub fn verdict(&self) -> Option<&Verdict> {
+        self.0.verdict.as_ref()
+    }
+
+    pub(crate) fn is_by(&self, layer: LayerId) -> bool {
+        self.0.layer == Some(layer)
+    }
+}
+
+impl fmt::Display for Rejection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.reason().title())?;
+        if let Some(axis) = self.axis() {
+            write!(f, " (axis {axis})")?;
+        }
+        Ok(())
+    }
+}
+
+impl Error for Rejection {}
