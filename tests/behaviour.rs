@@ -1,0 +1,9 @@
+//! What tower-quota promises, one module for each subject, through the public API only.
+
+#![allow(clippy::unwrap_used, clippy::unchecked_time_subtraction, reason = "a test that panics has failed")]
+
+mod cases;
+mod engine;
+mod layers;
+mod quickstart;
+mod support;

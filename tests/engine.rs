@@ -1,0 +1,8 @@
+//! The core: quotas, meters, the memory store.
+
+mod bounds;
+mod exactness;
+mod foreign_store;
+mod memory;
+mod meter;
+mod watermark;

@@ -1,0 +1,7 @@
+//! The layers, in front of mock services and behind real listeners.
+
+mod allocations;
+mod answers;
+mod handler;
+mod mounting;
+mod service;
