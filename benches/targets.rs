@@ -1,0 +1,39 @@
+//! What tower-quota costs, beside a named baseline measured in the same run.
+//!
+//! ```text
+//! cargo bench -p tower-quota-benches --bench targets            # all rows
+//! cargo bench -p tower-quota-benches --bench targets -- P1 P7   # some
+//! ```
+//!
+//! One line a target: its id and what it is, ours, the baseline, their ratio, the target, and whether it is met. Run it
+//! with nothing beside it.
+
+#![allow(clippy::cast_precision_loss, reason = "measurements are not that precise")]
+
+#[path = "targets/decision.rs"]
+mod decision;
+#[path = "targets/growth.rs"]
+mod growth;
+#[path = "targets/layer.rs"]
+mod layer;
+#[path = "targets/measure.rs"]
+mod measure;
+#[path = "targets/memory.rs"]
+mod memory;
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
+    // A process of its own measures memory.
+    if let [first, what] = &arguments[..]
+        && first == memory::RESIDENT
+    {
+        return memory::print_resident(what);
+    }
+    let rows: [(&str, fn()); 4] =
+        [("P1", decision::run), ("P2", layer::run), ("P7", memory::run), ("P11", growth::run)];
+    for (id, run) in rows {
+        if arguments.is_empty() || arguments.iter().any(|wanted| wanted == id) {
+            run();
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! P11: whether a decision costs more, the more accounts there are. First with the same ten thousand accounts at work in a
+//! store that holds ten thousand, and in one that holds a million: the decision's own work. Then with all of a million at
+//! work: that, and the memory that no cache holds.
+
+use tower_quota::{Asked, Group, HOUR, Key, MemoryStore, Meter, Quota};
+
+use crate::measure::{Row, accounts, nanos_per, time};
+
+const FEW: usize = 10_000;
+const MANY: usize = 1_000_000;
+
+pub(crate) fn run() {
+    let names = accounts(MANY);
+    let row = |what| Row { id: "P11", what, baseline: "among 10 k", unit: "ns", target: 1.5 };
+    let (many, few) = (store_of(&names), store_of(&names[..FEW]));
+    let few_names = || each(&few, &names[..FEW]);
+    row("a decision among 1 M accounts, 10 k of them at work").compare(|| each(&many, &names[..FEW]), few_names);
+    row("a decision among 1 M accounts, all of them at work").compare(|| each(&many, &names), few_names);
+}
+
+/// A meter whose store holds these accounts.
+fn store_of(names: &[String]) -> Meter<String> {
+    let group = Group::new("bench", MemoryStore::new()).expect("a group");
+    let account = group.per_key("account", Quota::fixed_window(1 << 40, HOUR)).build().expect("an account");
+    let capacity = group.shared("capacity", Quota::fixed_window(1 << 40, HOUR)).build().expect("a capacity");
+    let meter = Meter::new(account.by(|name: &String| Key::from(name))).and(&capacity).expect("one group");
+    each(&meter, names);
+    meter
+}
+
+/// Nanoseconds of each of so many decisions on these accounts in turn.
+fn each(meter: &Meter<String>, names: &[String]) -> f64 {
+    let spent = time(|| {
+        for name in names.iter().cycle().take(MANY) {
+            assert!(matches!(meter.ask(name, 1_u64), Asked::Answered(Ok(_))));
+        }
+    });
+    nanos_per(MANY, spent)
+}

@@ -1,0 +1,100 @@
+//! P2: what a layer adds to a ready mock service. Ours decides two axes; the baseline, `tower_governor`, one. Neither adds
+//! header fields. The same 10,000 accounts, by the header `x-account`.
+
+use std::convert::Infallible;
+use std::future::{Ready, ready};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use axum::body::Body;
+use http::{HeaderValue, Request, Response};
+use tower::{Layer, Service};
+use tower_governor::GovernorLayer;
+use tower_governor::errors::GovernorError;
+use tower_governor::governor::GovernorConfigBuilder;
+use tower_governor::key_extractor::KeyExtractor;
+use tower_quota::{GlobalCapacityLayer, Group, HOUR, MemoryStore, Quota, UserQuotaLayer, key};
+
+use crate::measure::{Row, accounts, nanos_per, time};
+
+const ACCOUNTS: usize = 10_000;
+const ROUNDS: usize = 20;
+
+pub(crate) fn run() {
+    let accounts: Vec<HeaderValue> =
+        accounts(ACCOUNTS).into_iter().map(|name| HeaderValue::try_from(name).expect("a header value")).collect();
+
+    let group = Group::new("bench", MemoryStore::new()).expect("a group");
+    let account = group.per_key("account", Quota::fixed_window(1 << 40, HOUR)).build().expect("an account");
+    let capacity = group.shared("capacity", Quota::fixed_window(1 << 40, HOUR)).build().expect("a capacity");
+    let account = UserQuotaLayer::new(&account, key::header("x-account").expect("a header"));
+    let layer = account.and(GlobalCapacityLayer::new(&capacity)).expect("one group");
+
+    let config = GovernorConfigBuilder::default().per_nanosecond(1).burst_size(1 << 30).key_extractor(Account).finish();
+    let peer = GovernorLayer::new(Arc::new(config.expect("a configuration")));
+
+    let row = Row {
+        id: "P2",
+        what: "added by a layer of two axes, without fields",
+        baseline: "tower_governor (one axis), without headers",
+        unit: "ns",
+        target: 0.6,
+    };
+    let (mut ours, mut peer) = (layer.layer(Mock), peer.layer(Mock));
+    row.compare(
+        || each(&accounts, &mut ours) - each(&accounts, &mut Mock),
+        || each(&accounts, &mut peer) - each(&accounts, &mut Mock),
+    );
+}
+
+/// Nanoseconds of each request, made and answered.
+fn each<S, B>(accounts: &[HeaderValue], service: &mut S) -> f64
+where
+    S: Service<Request<Body>, Response = Response<B>, Error = Infallible>,
+{
+    let mut context = Context::from_waker(Waker::noop());
+    let spent = time(|| {
+        for _ in 0..ROUNDS {
+            for account in accounts {
+                let mut request = Request::new(Body::empty());
+                request.headers_mut().insert("x-account", account.clone());
+                assert!(matches!(service.poll_ready(&mut context), Poll::Ready(Ok(()))));
+                let answer = pin!(service.call(request)).poll(&mut context);
+                assert!(matches!(answer, Poll::Ready(Ok(response)) if response.status() == 200));
+            }
+        }
+    });
+    nanos_per(accounts.len() * ROUNDS, spent)
+}
+
+/// Answers at once.
+#[derive(Clone)]
+struct Mock;
+
+impl Service<Request<Body>> for Mock {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Ready<Result<Response<Body>, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Request<Body>) -> Self::Future {
+        ready(Ok(Response::new(Body::empty())))
+    }
+}
+
+/// The baseline's key: the same header.
+#[derive(Clone)]
+struct Account;
+
+impl KeyExtractor for Account {
+    type Key = String;
+
+    fn extract<T>(&self, request: &Request<T>) -> Result<String, GovernorError> {
+        let value = request.headers().get("x-account").ok_or(GovernorError::UnableToExtractKey)?;
+        value.to_str().map(str::to_owned).map_err(|_| GovernorError::UnableToExtractKey)
+    }
+}
