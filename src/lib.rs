@@ -6,7 +6,7 @@
 //! [charges](Meter::charge) a subject on all of them in one atomic step, or on none. A [`Store`] counts: [`MemoryStore`]
 //! in this process.
 //!
-//! An axum or tonic service uses these through the layers of the `tower-quota` crate; a worker uses a meter directly.
+//! An HTTP service uses these through the layers of the `tower-quota` crate; a worker uses a meter directly.
 
 mod algorithm;
 mod axis;

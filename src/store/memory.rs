@@ -34,7 +34,8 @@ const MAX_STATES: usize = 1_000_000;
 /// bucket whose refill is lowered counts as in use until it is full by the lower refill, if it is asked about before it
 /// is full by the one that it was charged with.
 ///
-/// **Time** is the process's monotonic clock; a wall clock that is set changes nothing.
+/// **Time** is the process's monotonic clock ([`SystemClock`], which takes a moment to make for the first time); a wall
+/// clock that is set changes nothing.
 ///
 /// A store is shared between groups by an `Arc<MemoryStore>`.
 pub struct MemoryStore {

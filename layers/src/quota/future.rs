@@ -40,14 +40,14 @@ pin_project! {
         Running {
             #[pin]
             response: F,
-            watched: Option<Watched>,
+            watched: Option<Box<Watched>>,
         },
         Refused { response: Option<Response<Refusal>> },
     }
 }
 
-/// Whose rejections are replaced, and the head of the request that they answer.
-type Watched = (Arc<Rules>, Parts);
+/// Whose rejections are replaced, and the head of the request that they answer. Rare, and large: in a box.
+pub(super) type Watched = (Arc<Rules>, Parts);
 
 impl<S, ReqBody> MeteredFuture<S, ReqBody>
 where
@@ -57,7 +57,7 @@ where
         Self::watched(response, None)
     }
 
-    pub(super) fn watched(response: S::Future, watched: Option<Watched>) -> Self {
+    pub(super) fn watched(response: S::Future, watched: Option<Box<Watched>>) -> Self {
         Self { step: Step::Running { response, watched } }
     }
 
@@ -93,7 +93,7 @@ where
                 }
                 StepProjection::Running { response, watched } => {
                     let response = ready!(response.poll(cx))?;
-                    let rejection = watched.as_ref().and_then(|(rules, parts)| {
+                    let rejection = watched.as_deref().and_then(|(rules, parts)| {
                         let rejection = rules.own_rejection(&response)?;
                         Some(rules.refuse(&rejection, parts))
                     });

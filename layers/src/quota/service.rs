@@ -60,7 +60,7 @@ where
         match self.rules.begin(&mut parts) {
             Begun::Admitted => MeteredFuture::running(self.inner.call(Request::from_parts(parts, body))),
             Begun::Metered => {
-                let watched = self.rules.replaces_answers().then(|| (Arc::clone(&self.rules), parts.clone()));
+                let watched = self.rules.replaces_answers().then(|| Box::new((Arc::clone(&self.rules), parts.clone())));
                 MeteredFuture::watched(self.inner.call(Request::from_parts(parts, body)), watched)
             }
             Begun::Refused(rejection) => MeteredFuture::refused(self.rules.refuse(&rejection, &parts)),
