@@ -50,6 +50,8 @@ async fn run() -> Result<(), Box<dyn Error>> {
     let per_account = variable("ACCOUNT_PER_HOUR", 30)?;
     let in_all = variable("CAPACITY_PER_HOUR", 3_000)?;
     let app = app(&parsing(per_account, in_all)?);
+    // Heard from before anybody is told that the service is there.
+    let interrupted = ctrl_c()?;
 
     let listener = TcpListener::bind(addr).await.map_err(|error| format!("ADDR: cannot listen on {addr}: {error}"))?;
     let at = listener.local_addr()?;
@@ -59,7 +61,7 @@ async fn run() -> Result<(), Box<dyn Error>> {
          curl -i -X POST -H 'x-account: alice' http://{at}/wishlists\n  \
          curl -i -H 'x-account: alice' --json '{{\"images\": [\"a.jpg\", \"b.jpg\"]}}' http://{at}/wishlists/images"
     ));
-    serve(listener, app).await
+    serve(listener, app, interrupted).await
 }
 
 /// Both axes, in the order in which they are judged.
@@ -130,14 +132,26 @@ fn of_variable(name: &str) -> impl Fn(ConfigError) -> ConfigError {
     move |error| ConfigError::new(name, error.reason())
 }
 
+#[cfg(unix)]
+type CtrlC = tokio::signal::unix::Signal;
+#[cfg(windows)]
+type CtrlC = tokio::signal::windows::CtrlC;
+
+fn ctrl_c() -> std::io::Result<CtrlC> {
+    #[cfg(unix)]
+    return tokio::signal::unix::signal(tokio::signal::unix::SignalKind::interrupt());
+    #[cfg(windows)]
+    return tokio::signal::windows::ctrl_c();
+}
+
 /// Serves until Ctrl-C, and then until the requests under way are answered, but for at most five seconds.
-async fn serve(listener: TcpListener, app: Router) -> Result<(), Box<dyn Error>> {
+async fn serve(listener: TcpListener, app: Router, mut interrupted: CtrlC) -> Result<(), Box<dyn Error>> {
     let (stop, mut stopped) = watch::channel(());
     let server = axum::serve(listener, app).with_graceful_shutdown(async move {
         let _ = stopped.changed().await;
     });
     let server = tokio::spawn(server.into_future());
-    tokio::signal::ctrl_c().await?;
+    interrupted.recv().await;
     say("Stopping");
     drop(stop);
     match tokio::time::timeout(Duration::from_secs(5), server).await {
