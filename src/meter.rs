@@ -93,8 +93,14 @@ impl<Q: ?Sized> Meter<Q> {
         let cost = cost.into();
         match self.charge_known(subject, &cost) {
             Some(verdict) => Asked::Answered(Ok(verdict)),
-            None => self.charge(subject, cost).ask(),
+            None => self.ask_store(subject, cost),
         }
+    }
+
+    /// `ask`, by way of a question. Apart, so that the quick way stays small.
+    #[inline(never)]
+    fn ask_store(&self, subject: &Q, cost: Cost) -> Asked {
+        self.charge(subject, cost).ask()
     }
 
     /// What `ask` comes to where most services are most of the time: one axis per key and a shared one, counted in

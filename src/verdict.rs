@@ -25,7 +25,10 @@ impl Verdict {
     /// Admitted on two axes.
     #[inline]
     pub(crate) fn of_two(first: Report, second: Report) -> Self {
-        Self::from_all(Reports::from_slice(&[first, second]))
+        let mut reports = Reports::new();
+        reports.push(first);
+        reports.push(second);
+        Self::from_all(reports)
     }
 
     #[inline]
