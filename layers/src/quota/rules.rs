@@ -122,11 +122,11 @@ impl Rules {
     pub(super) fn refuse(&self, rejection: &Rejection, parts: &Parts) -> Response<Refusal> {
         let replaced = self.answer.as_ref().and_then(|answer| {
             let replaced = catch_unwind(AssertUnwindSafe(|| answer(rejection, parts)));
-            replaced.inspect_err(|panic| self.log_panic(&**panic)).ok()
+            let mut response = replaced.inspect_err(|panic| self.log_panic(&**panic)).ok()?;
+            response.extensions_mut().insert(rejection.clone());
+            Some(response)
         });
-        let mut response = replaced.unwrap_or_else(|| rejection.to_response().map(Refusal::whole));
-        response.extensions_mut().insert(rejection.clone());
-        response
+        replaced.unwrap_or_else(|| rejection.to_response().map(Refusal::whole))
     }
 
     /// Whether an answer of the handler is to be replaced: the handler may return a rejection of this layer's meter.
