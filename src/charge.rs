@@ -7,6 +7,7 @@ use std::task::{Context, Poll, ready};
 
 use crate::charge_error::ChargeError;
 use crate::cost::Cost;
+use crate::key::Key;
 use crate::panel::Panel;
 use crate::seen::Seen;
 use crate::store::{Answer, PendingAnswer};
@@ -21,18 +22,39 @@ pub struct Charge<'m> {
     panel: &'m Arc<Panel>,
     seen: Result<Seen, ChargeError>,
     cost: Cost,
+    request_id: Option<Key>,
 }
 
 impl<'m> Charge<'m> {
     pub(crate) fn new(panel: &'m Arc<Panel>, seen: Result<Seen, ChargeError>, cost: Cost) -> Self {
-        Self { panel, seen, cost }
+        Self { panel, seen, cost, request_id: None }
+    }
+
+    /// Calls the request by an id, so that it is never charged twice: a store that has charged this very cost on these
+    /// counters for this id gives the same verdict again, and changes nothing.
+    ///
+    /// A store remembers an admitted charge for a stated time, a minute unless it is told otherwise. A refusal is not
+    /// remembered, since it has charged nothing. With an id, a store that is asked over a network may ask once more when
+    /// it did not hear the answer; without one, an unknown outcome is left to the failure policy.
+    ///
+    /// The id is the service's own, or that of a caller who is trusted: whoever chooses ids can repeat one, and so do
+    /// again for nothing what was paid for once.
+    pub fn request_id(mut self, id: impl AsRef<[u8]>) -> Self {
+        self.request_id = Some(Key::new(id));
+        self
     }
 
     /// Makes the charge, and tells its outcome at once if that takes no I/O.
-    pub(crate) fn ask(&self) -> Asked {
+    pub fn ask(&self) -> Asked {
         match self.answer() {
-            Ok(Answer::Ready(answer)) => Asked::Answered(self.panel.outcome(answer)),
-            Ok(Answer::Pending(answer)) => Asked::Waiting(PendingCharge { panel: Arc::clone(self.panel), answer }),
+            Ok(Answer::Ready(answer)) => {
+                let asked = self.seen.as_ref().ok().map(|seen| (seen, &self.cost));
+                Asked::Answered(self.panel.outcome(answer, asked))
+            }
+            Ok(Answer::Pending(answer)) => {
+                let asked = self.seen.as_ref().ok().and_then(|seen| self.panel.keep(seen, &self.cost));
+                Asked::Waiting(PendingCharge { panel: Arc::clone(self.panel), asked, answer })
+            }
             Err(error) => Asked::Answered(Err(error)),
         }
     }
@@ -43,7 +65,8 @@ impl<'m> Charge<'m> {
             return Err(ChargeError::ForeignAxis { axis: foreign.axis });
         }
         let seen = self.seen.as_ref().map_err(Clone::clone)?;
-        Ok(self.panel.ledger().decide(&self.panel.question(seen, &self.cost)))
+        let question = self.panel.question(seen, &self.cost).of_request(self.request_id.as_ref());
+        Ok(self.panel.ledger().decide(&question))
     }
 }
 
@@ -79,6 +102,7 @@ impl Asked {
 #[must_use = "futures do nothing unless polled"]
 pub struct PendingCharge {
     panel: Arc<Panel>,
+    asked: Option<Box<(Seen, Cost)>>,
     answer: PendingAnswer<Verdict>,
 }
 
@@ -87,13 +111,14 @@ impl Future for PendingCharge {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let answer = ready!(self.answer.as_mut().poll(cx));
-        Poll::Ready(self.panel.outcome(answer))
+        let asked = self.asked.as_deref().map(|(seen, cost)| (seen, cost));
+        Poll::Ready(self.panel.outcome(answer, asked))
     }
 }
 
 impl fmt::Debug for PendingCharge {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { panel, answer: _ } = self;
+        let Self { panel, asked: _, answer: _ } = self;
         f.debug_struct("PendingCharge").field("panel", panel).finish_non_exhaustive()
     }
 }

@@ -86,9 +86,10 @@ impl GroupBuilder {
     ///
     /// # Errors
     ///
-    /// As [`Group::new`].
+    /// As [`Group::new`], and `on_store_failure.percent` of the group, of a share that is not 1 to 100.
     pub fn build(self, store: impl Store) -> Result<Group, ConfigError> {
         name::check("group", &self.name)?;
+        self.on_store_failure.check().map_err(|error| error.within(&self.name))?;
         Ok(Group(Arc::new(Ledger::new(self.name, store, self.on_store_failure))))
     }
 }

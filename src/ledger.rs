@@ -3,15 +3,16 @@
 use std::any::Any;
 use std::collections::HashSet;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 
 use crate::config_error::ConfigError;
 use crate::failure::OnStoreFailure;
+use crate::health::Health;
 use crate::name::Label;
 use crate::question::Question;
-use crate::store::{Answer, MemoryStore, Store};
+use crate::store::{Answer, MemoryStore, Store, StoreError, StoreErrorKind};
 use crate::throttle::Throttle;
 use crate::verdict::Verdict;
 
@@ -20,7 +21,11 @@ pub(crate) struct Ledger {
     pub(crate) group: String,
     store: Backend,
     pub(crate) on_store_failure: OnStoreFailure,
-    pub(crate) failures: Throttle,
+    health: Health,
+    /// For failures that concern single counters.
+    failures: Throttle,
+    /// Where this process counts by its share while the store fails; made before it is needed.
+    local: OnceLock<MemoryStore>,
     axes: Mutex<HashSet<&'static str>>,
 }
 
@@ -32,7 +37,24 @@ enum Backend {
 
 impl Ledger {
     pub(crate) fn new(group: String, store: impl Store, on_store_failure: OnStoreFailure) -> Self {
-        Self { group, store: Backend::of(store), on_store_failure, failures: Throttle::new(), axes: Mutex::default() }
+        let ledger = Self {
+            group,
+            store: Backend::of(store),
+            on_store_failure,
+            health: Health::default(),
+            failures: Throttle::new(),
+            local: OnceLock::new(),
+            axes: Mutex::default(),
+        };
+        ledger.prepare_for(on_store_failure);
+        ledger
+    }
+
+    /// Gets ready for a policy that an axis or the group has: the clock of a local store takes its time to be made.
+    pub(crate) fn prepare_for(&self, policy: OnStoreFailure) {
+        if let OnStoreFailure::Local { .. } = policy {
+            self.local.get_or_init(MemoryStore::new);
+        }
     }
 
     /// Takes a name for an axis, which no other axis of the group may have.
@@ -48,6 +70,34 @@ impl Ledger {
         match &self.store {
             Backend::Memory(memory) => memory.decide(question),
             Backend::Other(store) => store.decide(question),
+        }
+    }
+
+    /// Decides by this process's share of each limit; `None` if some demand fits only the whole of it.
+    pub(crate) fn decide_by_share(&self, question: &Question<'_>, percent: u8) -> Option<Answer<Verdict>> {
+        let question = question.by_share(percent)?;
+        Some(self.local.get_or_init(MemoryStore::new).decide(&question))
+    }
+
+    /// The store has answered.
+    #[inline]
+    pub(crate) fn note_answer(&self) {
+        self.health.answered(|without| {
+            let group = &self.group;
+            tracing::info!(target: "tower_quota::store", group, without, "the store answers again");
+        });
+    }
+
+    /// A decision had to do without the store, and went by this policy.
+    pub(crate) fn note_failure(&self, error: &StoreError, policy: OnStoreFailure) {
+        let group = &self.group;
+        match error.kind() {
+            StoreErrorKind::StoreFull | StoreErrorKind::Corrupt => self.failures.at_most_each_second(|held_back| {
+                tracing::error!(target: "tower_quota::store", group, %error, ?policy, held_back, "no decision");
+            }),
+            StoreErrorKind::Unavailable | StoreErrorKind::Misconfigured => self.health.failed(|| {
+                tracing::error!(target: "tower_quota::store", group, %error, ?policy, "decisions without the store");
+            }),
         }
     }
 
@@ -84,7 +134,7 @@ impl Backend {
 
 impl fmt::Debug for Ledger {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { group, store, on_store_failure, failures: _, axes } = self;
+        let Self { group, store, on_store_failure, health: _, failures: _, local: _, axes } = self;
         f.debug_struct("Ledger")
             .field("group", group)
             .field("is_in_memory", &matches!(store, Backend::Memory(_)))

@@ -18,6 +18,7 @@ mod cost;
 mod digest;
 mod failure;
 mod group;
+mod health;
 mod key;
 mod ledger;
 mod measure;
@@ -47,10 +48,12 @@ pub use key::{Key, KeyRead};
 pub use measure::{Measure, MissingKey};
 pub use meter::{BoundMeter, Meter};
 pub use name::Axis;
-pub use question::{Demand, Owner, Question};
+pub use question::{Demand, Owner, Question, Terms};
 pub use quota::{Algorithm, DAY, HOUR, MINUTE, Quota, SECOND};
 pub use store::{Answer, MemoryStore, PendingAnswer, Store, StoreError, StoreErrorKind};
+#[cfg(feature = "redis")]
+pub use store::{RedisStore, RedisStoreBuilder};
 #[doc(hidden)]
 pub use throttle::Throttle;
-pub use verdict::{Finding, Report, Verdict};
+pub use verdict::{CountedBy, Finding, Report, Verdict};
 pub use watermark::{Watermark, WatermarkEvent};

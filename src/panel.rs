@@ -10,7 +10,7 @@ use crate::ledger::Ledger;
 use crate::name::Label;
 use crate::question::{Owner, Question};
 use crate::seen::Seen;
-use crate::store::StoreError;
+use crate::store::{Answer, StoreError};
 use crate::verdict::Verdict;
 
 /// Axes of one group, in the order in which they are judged.
@@ -48,12 +48,29 @@ impl Panel {
         self.axes.iter().find(|axis| axis.label == label).map(|axis| &**axis)
     }
 
-    /// What the store's answer means to the caller.
-    pub(crate) fn outcome(&self, answer: Result<Verdict, StoreError>) -> Result<Verdict, ChargeError> {
-        let verdict = match answer {
-            Ok(verdict) => verdict,
-            Err(error) => return self.without_store(error),
-        };
+    /// What this process decides by itself if the store does not, is decided from a copy of what was asked: made only
+    /// where that is the policy.
+    pub(crate) fn keep(&self, seen: &Seen, cost: &Cost) -> Option<Box<(Seen, Cost)>> {
+        let is_needed = matches!(self.on_store_failure, OnStoreFailure::Local { .. });
+        is_needed.then(|| Box::new((seen.clone(), cost.clone())))
+    }
+
+    /// What the store's answer means to the caller, who has asked this.
+    pub(crate) fn outcome(
+        &self,
+        answer: Result<Verdict, StoreError>,
+        asked: Option<(&Seen, &Cost)>,
+    ) -> Result<Verdict, ChargeError> {
+        match answer {
+            Ok(verdict) => {
+                self.ledger().note_answer();
+                self.judged(verdict)
+            }
+            Err(error) => self.without_store(error, asked),
+        }
+    }
+
+    fn judged(&self, verdict: Verdict) -> Result<Verdict, ChargeError> {
         let Some(report) = verdict.refused_by() else {
             return Ok(verdict);
         };
@@ -67,14 +84,20 @@ impl Panel {
         })
     }
 
-    fn without_store(&self, error: StoreError) -> Result<Verdict, ChargeError> {
-        let (ledger, policy) = (self.ledger(), self.on_store_failure);
-        ledger.failures.at_most_each_second(|held_back| {
-            tracing::error!(target: "tower_quota::store", group = ledger.group, %error, ?policy, held_back, "no decision");
-        });
+    fn without_store(&self, error: StoreError, asked: Option<(&Seen, &Cost)>) -> Result<Verdict, ChargeError> {
+        let policy = self.on_store_failure;
+        self.ledger().note_failure(&error, policy);
         match policy {
             OnStoreFailure::Open => Ok(Verdict::uncounted()),
             OnStoreFailure::Closed => Err(ChargeError::Store(error)),
+            OnStoreFailure::Local { percent } => {
+                let local =
+                    asked.and_then(|(seen, cost)| self.ledger().decide_by_share(&self.question(seen, cost), percent));
+                match local {
+                    Some(Answer::Ready(Ok(verdict))) => self.judged(verdict.by_local_share()),
+                    _ => Err(ChargeError::Store(error)),
+                }
+            }
         }
     }
 }

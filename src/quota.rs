@@ -196,6 +196,13 @@ impl Quota {
         }
     }
 
+    /// `percent` of this quota: of the limit and the refill, rounded down, but at least 1 of what is not 0.
+    #[expect(clippy::cast_possible_truncation, reason = "less than what it is a share of")]
+    pub(crate) fn share(self, percent: u8) -> Self {
+        let of = |whole: u64| (whole * u64::from(percent) / 100).max(whole.min(1));
+        Self { limit: of(self.limit), refill: of(self.refill.into()) as u32, ..self }
+    }
+
     fn window(algorithm: Algorithm, limit: u64, most: u64, period: Duration) -> Result<Self, ConfigError> {
         let period = match algorithm {
             Algorithm::SlidingWindow => Period::counted_in_ticks(period)?,

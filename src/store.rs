@@ -2,6 +2,10 @@
 
 mod contract;
 pub(crate) mod memory;
+#[cfg(feature = "redis")]
+mod redis;
 
 pub use self::contract::{Answer, PendingAnswer, Store, StoreError, StoreErrorKind};
 pub use self::memory::MemoryStore;
+#[cfg(feature = "redis")]
+pub use self::redis::{RedisStore, RedisStoreBuilder};

@@ -1,59 +1,28 @@
-//! For tests of code that uses quotas (feature `testing`).
+//! For tests of code that uses quotas, and of stores (feature `testing`).
+//!
+//! [`FakeClock`] is a clock that tests move by hand. [`conformance`] holds any [`Store`](crate::Store) to what the
+//! contract promises, and [`differential`] to what the [`MemoryStore`](crate::MemoryStore) decides, step by random step:
+//!
+//! ```
+//! use tower_quota_core::MemoryStore;
+//! use tower_quota_core::testing::{conformance, differential};
+//!
+//! # fn block_on(future: impl Future) {
+//! #     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+//! #     assert!(std::pin::pin!(future).poll(&mut context).is_ready());
+//! # }
+//! # block_on(async {
+//! // `MemoryStore` stands for a store of your own, on the clock that it is given.
+//! conformance(|clock| MemoryStore::with_clock(clock)).await;
+//! differential(|clock| MemoryStore::with_clock(clock), 7, 1_000).await;
+//! # });
+//! ```
 
-use std::sync::Arc;
-use std::time::Duration;
+mod clock;
+mod conformance;
+mod differential;
+mod random;
 
-use parking_lot::Mutex;
-
-use crate::clock::Clock;
-
-/// A clock that stands still until a test moves it. Clones are the same clock.
-///
-/// ```
-/// use tower_quota_core::testing::FakeClock;
-/// use tower_quota_core::{ChargeError, Group, HOUR, Key, MemoryStore, Meter, Quota};
-///
-/// let clock = FakeClock::new();
-/// let items = Group::new("item", MemoryStore::with_clock(clock.clone()))?;
-/// let account = items.per_key("account", Quota::fixed_window(1, HOUR)).build()?;
-/// let meter = Meter::new(account.by(|name: &str| Key::from(name)));
-///
-/// let charge = || meter.ask("alice", 1).answered().expect("memory needs no I/O");
-/// assert!(charge().is_ok());
-/// assert!(matches!(charge(), Err(ChargeError::Refused(verdict)) if verdict.wait() == HOUR));
-/// clock.advance(HOUR);
-/// assert!(charge().is_ok());
-/// # Ok::<(), tower_quota_core::ConfigError>(())
-/// ```
-#[derive(Clone, Debug)]
-pub struct FakeClock(Arc<Mutex<Duration>>);
-
-impl FakeClock {
-    /// A clock that stands at 2026-01-01 00:00:00 UTC.
-    pub fn new() -> Self {
-        Self(Arc::new(Mutex::new(Duration::from_secs(1_767_225_600))))
-    }
-
-    /// Moves the clock on.
-    pub fn advance(&self, time: Duration) {
-        let mut now = self.0.lock();
-        *now = now.saturating_add(time);
-    }
-
-    /// Sets the clock to a time since the Unix epoch, earlier or later.
-    pub fn set(&self, time: Duration) {
-        *self.0.lock() = time;
-    }
-}
-
-impl Default for FakeClock {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl Clock for FakeClock {
-    fn now(&self) -> Duration {
-        *self.0.lock()
-    }
-}
+pub use self::clock::FakeClock;
+pub use self::conformance::conformance;
+pub use self::differential::differential;

@@ -5,13 +5,28 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use crate::name::{Axis, Label};
-use crate::question::Demand;
+use crate::question::Terms;
 
 /// Admitted or refused, with a report for each axis that was counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
     reports: Reports,
-    counted: bool,
+    counted_by: CountedBy,
+}
+
+/// Who counted a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum CountedBy {
+    /// The group's store.
+    #[default]
+    Store,
+    /// This process, by its share of the limits, because the store could not answer
+    /// ([`OnStoreFailure::Local`](crate::OnStoreFailure::Local)).
+    LocalShare,
+    /// Nobody: the store could not answer, and the request was let through
+    /// ([`OnStoreFailure::Open`](crate::OnStoreFailure::Open)).
+    Nobody,
 }
 
 pub(crate) type Reports = SmallVec<[Report; 4]>;
@@ -33,12 +48,17 @@ impl Verdict {
 
     #[inline]
     pub(crate) fn from_all(reports: Reports) -> Self {
-        Self { reports, counted: true }
+        Self { reports, counted_by: CountedBy::Store }
     }
 
     /// Admitted without having been counted, because the store could not answer.
     pub(crate) fn uncounted() -> Self {
-        Self { reports: SmallVec::new(), counted: false }
+        Self { reports: SmallVec::new(), counted_by: CountedBy::Nobody }
+    }
+
+    /// This verdict, made by a share of the limits, because the store could not answer.
+    pub(crate) fn by_local_share(self) -> Self {
+        Self { counted_by: CountedBy::LocalShare, ..self }
     }
 
     /// Whether the request may go on: it fits on every axis, or was let through because the store could not answer.
@@ -46,9 +66,14 @@ impl Verdict {
         self.reports.iter().all(Report::fits)
     }
 
-    /// False if the request was let through because the store could not answer. Such a verdict has no reports.
+    /// Who counted the request: the store, unless it could not answer. A verdict that nobody counted has no reports.
+    pub fn counted_by(&self) -> CountedBy {
+        self.counted_by
+    }
+
+    /// Whether the request was counted at all.
     pub fn was_counted(&self) -> bool {
-        self.counted
+        self.counted_by != CountedBy::Nobody
     }
 
     /// One report for each axis, in the order judged. An axis that did not count this request has none.
@@ -106,12 +131,12 @@ pub(crate) enum Fit {
 impl Fit {
     /// What comes of a demand that does or does not fit by now, if it can fit at all. A look always fits.
     #[inline]
-    pub(crate) fn of(demand: &Demand<'_>, fits_now: bool) -> Self {
-        if demand.is_closed() {
+    pub(crate) fn of(terms: &Terms, fits_now: bool) -> Self {
+        if terms.is_closed() {
             Self::Closed
-        } else if demand.never_fits() {
+        } else if terms.never_fits() {
             Self::Never
-        } else if fits_now || demand.units == 0 {
+        } else if fits_now || terms.units == 0 {
             Self::Fits
         } else {
             Self::Full
@@ -135,10 +160,10 @@ pub struct Finding {
 impl Report {
     /// A report on a demand from what the store found. The waits of a demand on a closed axis, or of one that can never
     /// fit, are known without it.
-    pub fn new(demand: &Demand<'_>, finding: Finding) -> Self {
+    pub fn new(terms: &Terms, finding: Finding) -> Self {
         let Finding { used, wait, reset, above_watermark } = finding;
-        let fit = Fit::of(demand, wait.is_none());
-        Self::in_micros(demand, fit, used, micros(wait.unwrap_or_default()), micros(reset), above_watermark)
+        let fit = Fit::of(terms, wait.is_none());
+        Self::in_micros(terms, fit, used, micros(wait.unwrap_or_default()), micros(reset), above_watermark)
     }
 
     /// A report of an axis on which the request fits and is charged.
@@ -147,20 +172,14 @@ impl Report {
         Self { label, limit, used, reset, wait: 0, fit: Fit::Fits, above_watermark }
     }
 
-    pub(crate) fn in_micros(
-        demand: &Demand<'_>,
-        fit: Fit,
-        used: u64,
-        wait: u64,
-        reset: u64,
-        above_watermark: bool,
-    ) -> Self {
+    pub(crate) fn in_micros(terms: &Terms, fit: Fit, used: u64, wait: u64, reset: u64, above_watermark: bool) -> Self {
         let wait = match fit {
-            Fit::Full => wait,
-            Fit::Closed => micros(demand.retry_when_closed),
+            Fit::Full => wait.min(LONGEST_TOLD),
+            Fit::Closed => micros(terms.retry_when_closed),
             Fit::Fits | Fit::Never => 0,
         };
-        Self { label: demand.label, limit: demand.quota().limit(), used, reset, wait, fit, above_watermark }
+        let reset = reset.min(LONGEST_TOLD);
+        Self { label: terms.label, limit: terms.quota.limit(), used, reset, wait, fit, above_watermark }
     }
 
     /// The name of the axis within its group.
@@ -218,6 +237,10 @@ impl Report {
         self.above_watermark
     }
 }
+
+/// The longest wait that is told, in microseconds: 142 years. A limit that was cut far below what is used could make it
+/// longer, and a store that knows only doubles could not tell it exactly.
+const LONGEST_TOLD: u64 = 1 << 52;
 
 /// A time in microseconds; the longest that fits, if it does not.
 fn micros(time: Duration) -> u64 {

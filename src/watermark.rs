@@ -86,14 +86,28 @@ impl Watermark {
         Ok(self)
     }
 
-    /// The mark after a charge that took usage from `before` to `after`, both as of now.
+    /// The mark after a charge that took usage from `before` to `after`, both as of `now` in microseconds.
     #[inline]
-    pub(crate) fn next(&self, mark: Mark, limit: u64, before: u64, after: u64) -> Mark {
+    pub(crate) fn next(&self, mark: Mark, limit: u64, before: u64, after: u64, now: u64) -> Mark {
         // Units are at most 2^53, so their hundredfold fits.
         let is_low = before * 100 <= limit * u64::from(self.low);
         let is_high = after * 100 >= limit * u64::from(self.high);
         let was_above = mark.above && !is_low;
-        Mark { above: was_above || is_high, episode: mark.episode.wrapping_add(u32::from(is_high && !was_above)) }
+        let starts = is_high && !was_above;
+        let episode = if starts { now.max(mark.episode + 1) } else { mark.episode };
+        Mark { above: was_above || is_high, episode }
+    }
+
+    /// The units from which usage is high, and those up to which it is low.
+    #[cfg(feature = "redis")]
+    pub(crate) fn marks(&self, limit: u64) -> (u64, u64) {
+        ((limit * u64::from(self.high)).div_ceil(100), limit * u64::from(self.low) / 100)
+    }
+
+    /// Whether anybody wants to know when an episode ends.
+    #[cfg(feature = "redis")]
+    pub(crate) fn tells_ends(&self) -> bool {
+        self.cleared.is_some()
     }
 
     /// Tells whoever wants to know what a charge changed.
@@ -138,8 +152,9 @@ impl fmt::Debug for Watermark {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Mark {
     pub(crate) above: bool,
-    /// How many episodes there have been.
-    pub(crate) episode: u32,
+    /// The latest episode: when it started, in microseconds since the Unix epoch, so that no two are the same, not even
+    /// when the counter between them was forgotten. 0: there was none.
+    pub(crate) episode: u64,
 }
 
 /// A charge that took a counter past its watermark.
@@ -162,8 +177,9 @@ pub struct WatermarkEvent {
     pub group: &'static str,
     /// The name of the axis.
     pub axis: &'static str,
-    /// The number of this episode on its counter, from 1.
-    pub episode: u32,
+    /// Tells this episode from any other on its counter: when it started, in microseconds since the Unix epoch, by the
+    /// store's clock.
+    pub episode: u64,
     /// Units used.
     pub used: u64,
     /// The limit of the axis.
@@ -199,13 +215,13 @@ impl fmt::Display for WatermarkEvent {
 mod tests {
     use super::*;
 
-    /// The episode after each usage, as charges take it from one to the next.
-    fn episodes(watermark: &Watermark, limit: u64, usages: &[u64]) -> Vec<(bool, u32)> {
+    /// The mark after each usage, as charges take it from one to the next, one in each microsecond from 1 on.
+    fn episodes(watermark: &Watermark, limit: u64, usages: &[u64]) -> Vec<(bool, u64)> {
         let mut mark = Mark::default();
-        usages
-            .iter()
-            .map(|&usage| {
-                mark = watermark.next(mark, limit, usage, usage);
+        (1..)
+            .zip(usages)
+            .map(|(now, &usage)| {
+                mark = watermark.next(mark, limit, usage, usage, now);
                 (mark.above, mark.episode)
             })
             .collect()
@@ -216,7 +232,7 @@ mod tests {
         let watermark = Watermark::percent(80).cleared_at(70);
         assert_eq!(
             episodes(&watermark, 100, &[79, 80, 79, 81, 71, 80, 69, 80]),
-            [(false, 0), (true, 1), (true, 1), (true, 1), (true, 1), (true, 1), (false, 1), (true, 2)]
+            [(false, 0), (true, 2), (true, 2), (true, 2), (true, 2), (true, 2), (false, 2), (true, 8)]
         );
     }
 
@@ -224,21 +240,22 @@ mod tests {
     fn usage_that_hovers_around_the_mark_is_one_episode() {
         let watermark = Watermark::percent(80).cleared_at(70);
         let usages: Vec<u64> = (0..1_000_000).map(|i| 75 + i % 11).collect();
-        assert_eq!(episodes(&watermark, 100, &usages).last(), Some(&(true, 1)));
+        assert_eq!(episodes(&watermark, 100, &usages).last(), Some(&(true, 6)));
     }
 
     #[test]
     fn a_charge_from_below_the_low_mark_to_above_the_high_one_is_a_new_episode() {
-        let above = Mark { above: true, episode: 1 };
-        let next = Watermark::default().next(above, 100, 0, 70);
-        assert_eq!((next.above, next.episode), (true, 2));
+        let above = Mark { above: true, episode: 5 };
+        let next = |now| Watermark::default().next(above, 100, 0, 70, now);
+        assert_eq!(next(9), Mark { above: true, episode: 9 });
+        assert_eq!(next(5), Mark { above: true, episode: 6 }, "no two episodes are one");
     }
 
     #[test]
     fn the_default_marks_are_66_and_50_percent() {
         assert_eq!(
             episodes(&Watermark::default(), 3_000, &[1_979, 1_980, 1_501, 1_500]),
-            [(false, 0), (true, 1), (true, 1), (false, 1)]
+            [(false, 0), (true, 2), (true, 2), (false, 2)]
         );
     }
 

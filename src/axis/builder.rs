@@ -68,6 +68,8 @@ impl<A> AxisBuilder<A> {
             let reason = format!("{:?} is shorter than the second that Retry-After counts in", self.retry_when_closed);
             return Err(ConfigError::new("retry_when_closed", reason).within(&owner));
         }
+        self.on_store_failure.check().map_err(|error| error.within(&owner))?;
+        ledger.prepare_for(self.on_store_failure);
         let label = Label::of(&ledger.group, &self.name, per_key);
         ledger.register(label)?;
         Ok(AxisCore {

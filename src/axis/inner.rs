@@ -8,7 +8,7 @@ use crate::config_error::ConfigError;
 use crate::failure::OnStoreFailure;
 use crate::ledger::Ledger;
 use crate::name::Label;
-use crate::question::{Demand, Owner, Question};
+use crate::question::{Demand, Owner, Question, Terms};
 use crate::quota::Quota;
 use crate::rate::{LiveRate, Rate};
 use crate::store::StoreError;
@@ -49,14 +49,9 @@ impl AxisCore {
 
     /// What a decision demands of this axis.
     pub(crate) fn demand<'a>(&'a self, owner: &'a Owner, plan: Option<Quota>, units: u64) -> Demand<'a> {
-        Demand {
-            label: self.label,
-            rate: plan.map_or_else(|| self.rate(), |quota| Rate::of(self.label, quota)),
-            owner,
-            units,
-            retry_when_closed: self.retry_when_closed,
-            watermark: self.watermark.as_ref(),
-        }
+        let rate = plan.map_or_else(|| self.rate(), |quota| Rate::of(self.label, quota));
+        let terms = Terms { label: self.label, quota: rate.quota, units, retry_when_closed: self.retry_when_closed };
+        Demand { terms, rate, owner, watermark: self.watermark.as_ref() }
     }
 
     /// A later quota, for this axis's next decisions.

@@ -1,5 +1,6 @@
 //! What a store is asked, and what it answers.
 
+use std::borrow::Cow;
 use std::error::Error;
 use std::fmt;
 use std::future::Future;
@@ -66,6 +67,7 @@ impl<T: fmt::Debug> fmt::Debug for Answer<T> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreError {
     kind: StoreErrorKind,
+    reason: Cow<'static, str>,
 }
 
 /// Why a store could not answer.
@@ -77,12 +79,22 @@ pub enum StoreErrorKind {
     /// The store holds as many counters as it may, all of them in use, and the question needs another one. Nothing was
     /// charged.
     StoreFull,
+    /// What stands where a counter should be is none. Nothing was charged; a reset of the counter clears it.
+    Corrupt,
+    /// The store answers, but not to us, or not to this: wrong credentials, a command that is not permitted, a setup that
+    /// cannot work. Nothing was charged; somebody has to put it right.
+    Misconfigured,
 }
 
 impl StoreError {
     /// An error of this kind.
     pub fn new(kind: StoreErrorKind) -> Self {
-        Self { kind }
+        Self { kind, reason: Cow::Borrowed("") }
+    }
+
+    /// This error, and what an operator should know about it. It is logged: it names no caller.
+    pub fn because(self, reason: impl Into<Cow<'static, str>>) -> Self {
+        Self { reason: reason.into(), ..self }
     }
 
     /// Why the store could not answer.
@@ -96,7 +108,13 @@ impl fmt::Display for StoreError {
         f.write_str(match self.kind {
             StoreErrorKind::Unavailable => "the store could not be reached, or did not answer",
             StoreErrorKind::StoreFull => "the store is full of counters in use",
-        })
+            StoreErrorKind::Corrupt => "what stands in the store is no counter",
+            StoreErrorKind::Misconfigured => "the store cannot do what it is asked",
+        })?;
+        if !self.reason.is_empty() {
+            write!(f, ": {}", self.reason)?;
+        }
+        Ok(())
     }
 }
 

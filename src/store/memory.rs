@@ -5,12 +5,15 @@ mod decision;
 mod held;
 mod keyed;
 mod known;
+mod records;
 mod shared;
 
 use std::fmt;
+use std::time::Duration;
 
 use self::counters::Counters;
 pub(crate) use self::known::Known;
+use self::records::{Records, digest_of_request};
 use crate::clock::{Clock, SystemClock};
 use crate::config_error::ConfigError;
 use crate::question::Question;
@@ -19,6 +22,8 @@ use crate::verdict::Verdict;
 
 /// How many counters of keys a store holds unless told otherwise.
 const MAX_STATES: usize = 1_000_000;
+/// How long an admitted request's id is remembered unless told otherwise.
+const REQUESTS_KEPT: Duration = Duration::from_secs(60);
 
 /// Counts in this process: the default, and all that one machine needs. It answers at once, without I/O, without a
 /// runtime, and without a thread or task of its own.
@@ -41,6 +46,7 @@ const MAX_STATES: usize = 1_000_000;
 pub struct MemoryStore {
     clock: StoreClock,
     counters: Counters,
+    records: Records,
 }
 
 impl MemoryStore {
@@ -56,7 +62,7 @@ impl MemoryStore {
 
     fn on(clock: StoreClock) -> Self {
         let made = clock.micros();
-        Self { clock, counters: Counters::new(MAX_STATES, made) }
+        Self { clock, counters: Counters::new(MAX_STATES, made), records: Records::new(MAX_STATES, REQUESTS_KEPT) }
     }
 
     /// This store, empty, with room for so many counters of keys. Counters of shared axes are not limited: there are as
@@ -71,7 +77,16 @@ impl MemoryStore {
             return Err(ConfigError::new("memory.max_states", reason));
         }
         let made = self.clock.micros();
-        Ok(Self { counters: Counters::new(states, made), ..self })
+        let records = Records::new(states, self.records.kept_for());
+        Ok(Self { counters: Counters::new(states, made), records, ..self })
+    }
+
+    /// This store, empty, with admitted requests remembered for so long by their
+    /// [ids](crate::Charge::request_id): a minute by default. As many are remembered at once as there is room for
+    /// counters of keys; past that, another request with an id gets the failure policy.
+    pub fn remember_requests(self, time: Duration) -> Self {
+        let records = Records::new(self.counters.keyed.max(), time);
+        Self { records, ..self }
     }
 
     /// How many counters of keys are held now, those included that equal a fresh one and wait to be forgotten.
@@ -122,7 +137,15 @@ impl Store for MemoryStore {
     fn decide(&self, question: &Question<'_>) -> Answer<Verdict> {
         let now = self.clock.micros();
         self.counters.keyed.sweep_in_passing(now);
-        Answer::Ready(self.counters.decide(question.demands(), now))
+        let demands = question.demands();
+        let decide = || self.counters.decide(demands, now);
+        Answer::Ready(match question.request_id() {
+            None => decide(),
+            Some(id) => {
+                let charges = demands.iter().any(|demand| demand.terms.units > 0);
+                self.records.once(digest_of_request(id, demands), charges, now, decide)
+            }
+        })
     }
 
     fn reset(&self, question: &Question<'_>) -> Answer<()> {

@@ -186,7 +186,7 @@ impl<'q> Decision<'q> {
     fn note_crossing(&mut self, demand: &'q Demand<'q>, charged: &Judged, before: Mark) {
         let Assessment { used, fresh_at, .. } = charged.assessment;
         if let Some(watermark) = demand.watermark() {
-            let (label, limit) = (demand.label, demand.quota().limit());
+            let (label, limit) = (demand.terms.label, demand.terms.quota.limit());
             let time_left = fresh_at.saturating_sub(self.now);
             self.crossings.push((watermark, Crossing { label, limit, used, time_left, before, after: charged.mark }));
         }
@@ -213,7 +213,7 @@ struct Judged {
 
 impl Judged {
     fn new(demand: &Demand<'_>, found: Option<Found>, now: u64) -> Self {
-        let cost = if demand.can_fit() { demand.units } else { 0 };
+        let cost = if demand.terms.can_fit() { demand.terms.units } else { 0 };
         Self::assess(demand, found, now, cost)
     }
 
@@ -223,12 +223,12 @@ impl Judged {
     }
 
     fn assess(demand: &Demand<'_>, found: Option<Found>, now: u64, cost: u64) -> Self {
-        let assessment = algorithm::assess(*demand.quota(), found.map(|found| found.state), now, cost);
-        let fit = Fit::of(demand, assessment.fits_at.is_none());
+        let assessment = algorithm::assess(demand.terms.quota, found.map(|found| found.state), now, cost);
+        let fit = Fit::of(&demand.terms, assessment.fits_at.is_none());
         let charged = if fit == Fit::Fits { cost } else { 0 };
-        let (used, limit) = (assessment.used, demand.quota().limit());
+        let (used, limit) = (assessment.used, demand.terms.quota.limit());
         let mark = found.map(|found| found.mark).unwrap_or_default();
-        let next = |watermark: &Watermark| watermark.next(mark, limit, used - charged, used);
+        let next = |watermark: &Watermark| watermark.next(mark, limit, used - charged, used, now);
         Self { fit, cost, assessment, mark: demand.watermark().map_or(mark, next) }
     }
 
@@ -242,6 +242,6 @@ impl Judged {
     fn report(&self, demand: &Demand<'_>, now: u64) -> Report {
         let Assessment { used, fits_at, fresh_at, .. } = self.assessment;
         let wait = if self.fit == Fit::Full { fits_at.map_or(0, |at| at.saturating_sub(now)) } else { 0 };
-        Report::in_micros(demand, self.fit, used, wait, fresh_at.saturating_sub(now), self.mark.above)
+        Report::in_micros(&demand.terms, self.fit, used, wait, fresh_at.saturating_sub(now), self.mark.above)
     }
 }

@@ -33,7 +33,7 @@ impl Counters {
         let counter = shared.counter(capacity.counter)?;
         let of_capacity = capacity.charge(counter.state, now, units)?;
         let (limit, used) = (capacity.rate.quota.limit(), of_capacity.used);
-        let next = |watermark: &Watermark| watermark.next(counter.mark, limit, used - units, used);
+        let next = |watermark: &Watermark| watermark.next(counter.mark, limit, used - units, used, now);
         let mark = capacity.watermark.map_or(counter.mark, next);
         if mark != counter.mark {
             return None;
