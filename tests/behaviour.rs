@@ -6,4 +6,5 @@ mod cases;
 mod engine;
 mod layers;
 mod quickstart;
+mod redis;
 mod support;

@@ -2,6 +2,7 @@
 
 mod log;
 mod probe;
+mod server;
 mod slow_store;
 
 use std::convert::Infallible;
@@ -16,6 +17,7 @@ use tower_quota::{ChargeError, Cost, Group, Key, MemoryStore, Meter, PerKeyAxis,
 
 pub(crate) use self::log::Log;
 pub(crate) use self::probe::Probe;
+pub(crate) use self::server::Server;
 pub(crate) use self::slow_store::SlowStore;
 
 pub(crate) const MILLI: Duration = Duration::from_millis(1);

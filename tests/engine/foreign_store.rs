@@ -22,7 +22,8 @@ impl Forever {
             Owner::Key(key) => format!("{:?}", key.as_bytes()),
             other => format!("{other:?}"),
         };
-        format!("{} {} {} {owner}", demand.group(), demand.axis(), demand.quota().period().as_secs())
+        let terms = demand.terms();
+        format!("{} {} {} {owner}", terms.group(), terms.axis(), terms.quota().period().as_secs())
     }
 }
 
@@ -30,20 +31,21 @@ impl Store for Forever {
     fn decide(&self, question: &Question<'_>) -> Answer<Verdict> {
         let mut counters = self.used.lock().unwrap();
         let used = |demand: &Demand<'_>| counters.get(&Self::name(demand)).copied().unwrap_or(0);
-        let fits = |demand: &Demand<'_>| demand.units() <= demand.quota().limit().saturating_sub(used(demand));
+        let fits =
+            |demand: &Demand<'_>| demand.terms().units() <= demand.terms().quota().limit().saturating_sub(used(demand));
         let demands = question.demands();
         let admitted = demands.iter().all(fits);
         let reports: Vec<_> = demands
             .iter()
             .map(|demand| {
                 let wait = (!fits(demand)).then_some(Duration::from_secs(9));
-                let used = used(demand) + if admitted { demand.units() } else { 0 };
-                Report::new(demand, Finding { used, wait, reset: HOUR, above_watermark: used > 1 })
+                let used = used(demand) + if admitted { demand.terms().units() } else { 0 };
+                Report::new(demand.terms(), Finding { used, wait, reset: HOUR, above_watermark: used > 1 })
             })
             .collect();
         if admitted {
             for demand in demands {
-                *counters.entry(Self::name(demand)).or_default() += demand.units();
+                *counters.entry(Self::name(demand)).or_default() += demand.terms().units();
             }
         }
         Answer::Ready(Ok(Verdict::from_reports(reports)))

@@ -1,0 +1,200 @@
+//! One decision on its way: sent, sent again where that is safe, given up at its deadline.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use redis::{Cmd, Value};
+use tokio::runtime::Handle;
+use tokio::time::timeout;
+
+use super::breaker::{Admission, Breaker};
+use super::episodes::Episodes;
+use super::fault::{Fault, Then};
+use super::names::Names;
+use super::pool::{Lane, Pool};
+use super::script::{DECIDE, Script};
+use crate::clock::Clock;
+use crate::store::contract::{StoreError, StoreErrorKind};
+
+/// How long a probe waits for its answer, whatever the deadline of the decision is that it is made of.
+const PROBE_WITHIN: Duration = Duration::from_secs(1);
+
+/// What all decisions of a store share.
+pub(super) struct Client {
+    pub(super) names: Names,
+    pub(super) pool: Pool,
+    pub(super) breaker: Breaker,
+    pub(super) episodes: Episodes,
+    /// Tells this instance from all others, in hexadecimal.
+    pub(super) instance: String,
+    pub(super) clock: Option<Box<dyn Clock>>,
+    pub(super) deadline: Duration,
+    pub(super) requests_kept: Duration,
+    pub(super) serial: AtomicU64,
+}
+
+impl Client {
+    /// Lets a decision through, or not.
+    pub(super) fn admit(&self) -> Result<Admission, StoreError> {
+        match self.breaker.admit() {
+            Admission::Blocked => {
+                Err(StoreError::new(StoreErrorKind::Unavailable).because("it has not answered for a while"))
+            }
+            admission => Ok(admission),
+        }
+    }
+
+    /// What `read` makes of the reply to a decision; `None` from it is a reply that is not ours.
+    pub(super) async fn decide<T: Send + 'static>(
+        self: Arc<Self>,
+        call: Cmd,
+        has_request_id: bool,
+        admission: Admission,
+        read: impl FnOnce(&Value) -> Option<T> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let deadline = self.deadline;
+        let Admission::Probe(probe) = admission else {
+            return self.decide_within(deadline, call, has_request_id, read).await;
+        };
+        // A probe goes on when its caller has gone.
+        let runtime =
+            Handle::try_current().map_err(|_| Fault::unreachable("it is to be awaited on a tokio runtime"))?;
+        let probing = runtime.spawn(async move {
+            let decided = self.decide_within(PROBE_WITHIN, call, has_request_id, read).await;
+            drop(probe);
+            decided
+        });
+        match timeout(deadline, probing).await {
+            Ok(Ok(decided)) => decided,
+            _ => Err(Fault::timed_out().into()),
+        }
+    }
+
+    async fn decide_within<T>(
+        &self,
+        time: Duration,
+        call: Cmd,
+        has_request_id: bool,
+        read: impl FnOnce(&Value) -> Option<T>,
+    ) -> Result<T, StoreError> {
+        let call = Arc::new(call);
+        let decided = match timeout(time, self.ask(&DECIDE, &call, has_request_id.then_some(time / 2))).await {
+            Ok(Ok((lane, reply))) => read(&reply).ok_or_else(|| {
+                self.pool.give_up(&lane);
+                Fault::not_ours()
+            }),
+            Ok(Err(fault)) => Err(fault),
+            Err(_) => Err(Fault::timed_out()),
+        };
+        match decided {
+            Ok(decided) => {
+                self.breaker.succeeded();
+                Ok(decided)
+            }
+            Err(fault) => {
+                self.note(&fault);
+                Err(fault.into())
+            }
+        }
+    }
+
+    /// One command that is no decision, within the deadline.
+    pub(super) async fn call(&self, script: &Script, call: Arc<Cmd>) -> Result<Value, StoreError> {
+        match timeout(self.deadline, self.ask(script, &call, None)).await {
+            Ok(asked) => Ok(asked?.1),
+            Err(_) => Err(Fault::timed_out().into()),
+        }
+    }
+
+    /// Sends a plain command, within the deadline.
+    pub(super) async fn send(&self, command: Cmd) -> Result<Value, StoreError> {
+        let sent = async {
+            let lane = self.pool.lane().await?;
+            lane.connection.send(Arc::new(command)).await.map_err(|error| Fault::of_command(&error))
+        };
+        match timeout(self.deadline, sent).await {
+            Ok(reply) => Ok(reply?),
+            Err(_) => Err(Fault::timed_out().into()),
+        }
+    }
+
+    fn note(&self, fault: &Fault) {
+        if !fault.is_the_servers() {
+            self.breaker.succeeded();
+        } else if self.breaker.failed() {
+            // Whatever they wait for, a probe does not.
+            self.pool.give_up_all();
+        }
+    }
+
+    /// The reply, and the connection that it came on. The call is sent twice only if it cannot have an effect twice:
+    /// `patience` is how long the first sending of one that is safe waits for its reply.
+    async fn ask(
+        &self,
+        script: &Script,
+        call: &Arc<Cmd>,
+        patience: Option<Duration>,
+    ) -> Result<(Arc<Lane>, Value), Fault> {
+        let lane = self.pool.lane().await?;
+        let first = match patience {
+            Some(patience) => {
+                timeout(patience, run(&lane, script, call)).await.unwrap_or_else(|_| Err(Fault::timed_out()))
+            }
+            None => run(&lane, script, call).await,
+        };
+        let fault = match first {
+            Ok(reply) => return Ok((lane, reply)),
+            Err(fault) => fault,
+        };
+        if fault.rule.then == Then::Reconnect {
+            self.pool.give_up(&lane);
+        }
+        if !fault.may_repeat(patience.is_some()) {
+            return Err(fault);
+        }
+        let lane = self.pool.lane().await?;
+        let reply = run(&lane, script, call).await?;
+        Ok((lane, reply))
+    }
+
+    /// The time to decide at, in microseconds, if it is not the server's.
+    pub(super) fn now(&self) -> Option<u64> {
+        /// Twice of it is exact in the script.
+        const LATEST: u64 = 1 << 52;
+        let clock = self.clock.as_ref()?;
+        Some(u64::try_from(clock.now().as_micros()).unwrap_or(LATEST).min(LATEST))
+    }
+
+    /// The serial of the next decision.
+    pub(super) fn next_serial(&self) -> u64 {
+        /// A reply is exact below 2^53.
+        const SERIALS: u64 = 1 << 52;
+        self.serial.fetch_add(1, Ordering::Relaxed) % SERIALS
+    }
+}
+
+/// Runs a script that the server may not know yet: whoever finds it missing sends it whole, one at a time, so that many
+/// who find it missing together send it once.
+async fn run(lane: &Lane, script: &Script, call: &Arc<Cmd>) -> Result<Value, Fault> {
+    /// A server that forgets it again and again is sent it whole by everybody.
+    const TRIES: usize = 3;
+    for _ in 0..TRIES {
+        let loads = lane.loads.load(Ordering::Acquire);
+        match send(lane, Arc::clone(call)).await {
+            Err(fault) if fault.rule.then == Then::SendScript => {}
+            answered => return answered,
+        }
+        let _loading = lane.loading.lock().await;
+        if lane.loads.load(Ordering::Acquire) == loads {
+            let answered = send(lane, Arc::new(script.whole(call))).await;
+            lane.loads.fetch_add(1, Ordering::Release);
+            return answered;
+        }
+    }
+    send(lane, Arc::new(script.whole(call))).await
+}
+
+async fn send(lane: &Lane, call: Arc<Cmd>) -> Result<Value, Fault> {
+    lane.connection.send(call).await.map_err(|error| Fault::of_command(&error))
+}

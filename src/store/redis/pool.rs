@@ -1,0 +1,124 @@
+//! Connections, made when they are needed and given up when they are no good.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::Shared;
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use super::connection::{Connection, Connector};
+use super::fault::Fault;
+
+/// How long one attempt to connect may take. Decisions wait for it no longer than their own deadline.
+const CONNECT_WITHIN: Duration = Duration::from_secs(1);
+
+/// A fixed number of connections, taken in turn.
+pub(super) struct Pool {
+    connector: Arc<dyn Connector>,
+    slots: Box<[Slot]>,
+    next: AtomicUsize,
+}
+
+type Slot = Arc<Mutex<State>>;
+
+enum State {
+    Closed,
+    Connecting(Attempt),
+    Open(Arc<Lane>),
+}
+
+/// An attempt to connect, on its way for all who wait for it: it belongs to no single one of them.
+type Attempt = Shared<oneshot::Receiver<Result<Arc<Lane>, Fault>>>;
+
+/// A connection in use.
+pub(super) struct Lane {
+    pub(super) connection: Arc<dyn Connection>,
+    /// Held by whoever sends the whole script, so that many who miss it send it once.
+    pub(super) loading: tokio::sync::Mutex<()>,
+    /// How many times it was sent.
+    pub(super) loads: AtomicU64,
+}
+
+impl Pool {
+    pub(super) fn new(connector: Arc<dyn Connector>, size: usize) -> Self {
+        let slot = || Arc::new(Mutex::new(State::Closed));
+        Self { connector, slots: (0..size).map(|_| slot()).collect(), next: AtomicUsize::new(0) }
+    }
+
+    /// The next connection, made if there is none.
+    pub(super) async fn lane(&self) -> Result<Arc<Lane>, Fault> {
+        let index = self.next.fetch_add(1, Ordering::Relaxed) % self.slots.len();
+        let slot = &self.slots[index];
+        let attempt = {
+            let mut state = slot.lock();
+            match &*state {
+                State::Open(lane) if lane.connection.is_open() => return Ok(Arc::clone(lane)),
+                State::Connecting(attempt) => attempt.clone(),
+                State::Open(_) | State::Closed => {
+                    let attempt = self.start(slot)?;
+                    *state = State::Connecting(attempt.clone());
+                    attempt
+                }
+            }
+        };
+        attempt.await.unwrap_or_else(|_| {
+            // The runtime that the attempt ran on has ended.
+            let mut state = slot.lock();
+            if matches!(&*state, State::Connecting(attempt) if attempt.peek().is_some()) {
+                *state = State::Closed;
+            }
+            Err(Fault::unreachable("the runtime ended while connecting"))
+        })
+    }
+
+    fn start(&self, slot: &Slot) -> Result<Attempt, Fault> {
+        let runtime = Handle::try_current()
+            .map_err(|_| Fault::unreachable("a decision in Redis is to be awaited on a tokio runtime"))?;
+        let (done, attempt) = oneshot::channel();
+        let (connecting, slot) = (self.connector.connect(), Arc::clone(slot));
+        runtime.spawn(async move {
+            let made = match timeout(CONNECT_WITHIN, connecting).await {
+                Ok(made) => made.map(Lane::new).map_err(|error| Fault::of_connecting(&error)),
+                Err(_) => Err(Fault::unreachable("no connection within a second")),
+            };
+            *slot.lock() = match &made {
+                Ok(lane) => State::Open(Arc::clone(lane)),
+                Err(_) => State::Closed,
+            };
+            // Those who waited may have gone.
+            let _ = done.send(made);
+        });
+        Ok(attempt.shared())
+    }
+
+    /// Gives up a connection, if it is still in use.
+    pub(super) fn give_up(&self, lane: &Arc<Lane>) {
+        for slot in &self.slots {
+            let mut state = slot.lock();
+            if matches!(&*state, State::Open(open) if Arc::ptr_eq(open, lane)) {
+                *state = State::Closed;
+            }
+        }
+    }
+
+    /// Gives up all connections.
+    pub(super) fn give_up_all(&self) {
+        for slot in &self.slots {
+            let mut state = slot.lock();
+            if matches!(&*state, State::Open(_)) {
+                *state = State::Closed;
+            }
+        }
+    }
+}
+
+impl Lane {
+    fn new(connection: Arc<dyn Connection>) -> Arc<Self> {
+        Arc::new(Self { connection, loading: tokio::sync::Mutex::new(()), loads: AtomicU64::new(0) })
+    }
+}

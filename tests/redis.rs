@@ -1,0 +1,3 @@
+//! The shared store, over real servers.
+
+mod conformance;

@@ -1,0 +1,141 @@
+//! Redis servers that a test starts, and stops when it ends.
+
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// A server of its own on a free port of this machine, without anything on disk.
+pub(crate) struct Server {
+    process: Child,
+    pub(crate) port: u16,
+    folder: PathBuf,
+    program: PathBuf,
+    options: Vec<String>,
+}
+
+impl Server {
+    /// Debian's.
+    pub(crate) fn start() -> Self {
+        Self::with(&[])
+    }
+
+    pub(crate) fn with(options: &[&str]) -> Self {
+        Self::of(Path::new("redis-server"), options)
+    }
+
+    /// One of the others, by the name of its folder: `tests/run` puts them there.
+    pub(crate) fn other(name: &str) -> Self {
+        let tests = std::env::current_exe().unwrap();
+        let target = tests.ancestors().nth(3).unwrap();
+        let program = target.join("servers").join(name);
+        assert!(program.exists(), "{} is missing: `tests/run` fetches it", program.display());
+        Self::of(&program, &[])
+    }
+
+    pub(crate) fn of(program: &Path, options: &[&str]) -> Self {
+        let options: Vec<String> = options.iter().map(|&option| option.to_owned()).collect();
+        // Another program may take the port between the look and the start.
+        for _ in 0..5 {
+            let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
+            if let Some((process, folder)) = launch(program, port, &options) {
+                return Self { process, port, folder, program: program.into(), options };
+            }
+        }
+        panic!("{} does not start", program.display());
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}/", self.port)
+    }
+
+    /// Stops the server for good, with all that it knew.
+    pub(crate) fn stop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+
+    /// Starts it again, on the same port and knowing nothing, after it was stopped.
+    pub(crate) fn start_again(&mut self) {
+        let (process, folder) = launch(&self.program, self.port, &self.options).expect("the port is its own");
+        let _ = std::fs::remove_dir_all(&self.folder);
+        (self.process, self.folder) = (process, folder);
+    }
+
+    /// Lets it hang, with its connections open.
+    pub(crate) fn pause(&self) {
+        self.signal("-STOP");
+    }
+
+    pub(crate) fn go_on(&self) {
+        self.signal("-CONT");
+    }
+
+    fn signal(&self, signal: &str) {
+        let pid = self.process.id().to_string();
+        assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
+    }
+
+    /// A connection for looking at what stands in the server.
+    pub(crate) fn look(&self) -> redis::Connection {
+        redis::Client::open(self.url()).unwrap().get_connection().unwrap()
+    }
+
+    /// What INFO tells under this name.
+    pub(crate) fn info(&self, section: &str, name: &str) -> Option<String> {
+        let info: String = redis::cmd("INFO").arg(section).query(&mut self.look()).unwrap();
+        info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':').map(str::to_owned))
+    }
+
+    /// How many times a command was called.
+    pub(crate) fn calls(&self, command: &str) -> u64 {
+        let line = self.info("commandstats", &format!("cmdstat_{command}"));
+        line.map_or(0, |line| line.strip_prefix("calls=").unwrap().split(',').next().unwrap().parse().unwrap())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.go_on();
+        self.stop();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn launch(program: &Path, port: u16, options: &[String]) -> Option<(Child, PathBuf)> {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let folder = std::env::temp_dir().join(format!("tower-quota-{}-{number}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let mut command = Command::new(program);
+    command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]);
+    command.arg("--dir").arg(&folder).args(options).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut process = command.spawn().unwrap_or_else(|error| {
+        panic!(
+            "{} cannot be started ({error}): install the package redis-server, or use `tests/run`",
+            program.display()
+        )
+    });
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while Instant::now() < deadline {
+        if process.try_wait().unwrap().is_some() {
+            return None;
+        }
+        if answers(port) {
+            return Some((process, folder));
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    panic!("{} does not answer", program.display());
+}
+
+/// Whether a server answers, be it that it wants a password.
+fn answers(port: u16) -> bool {
+    use std::io::{Read, Write};
+    let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else { return false };
+    let _ = stream.set_read_timeout(Some(Duration::from_secs(1)));
+    let mut reply = [0; 5];
+    stream.write_all(b"PING\r\n").is_ok() && stream.read(&mut reply).is_ok() && matches!(reply[0], b'+' | b'-')
+}
