@@ -12,6 +12,8 @@
 //! | `ADDR` | where to listen | `127.0.0.1:3000` |
 //! | `ACCOUNT_PER_HOUR` | jobs an hour for one account, by the header `x-account` | 30 |
 //! | `CAPACITY_PER_HOUR` | jobs an hour for the whole service | 3000 |
+//! | `REDIS_URL` | where instances that share the limits count (with `--features redis`) | in this process |
+//! | `ON_STORE_ERROR` | what happens while that does not answer: `open`, `closed`, or `local`, half of each limit | `open` |
 
 use std::env;
 use std::error::Error;
@@ -29,8 +31,8 @@ use serde::Deserialize;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tower_quota::{
-    ConfigError, GlobalCapacityLayer, Group, HOUR, MemoryStore, Quota, QuotaLayer, Rejection, RequestMeter,
-    UserQuotaLayer, Watermark, key,
+    ConfigError, GlobalCapacityLayer, Group, HOUR, MemoryStore, OnStoreFailure, Quota, QuotaLayer, Rejection,
+    RequestMeter, UserQuotaLayer, Watermark, key,
 };
 
 #[tokio::main]
@@ -49,7 +51,7 @@ async fn run() -> Result<(), Box<dyn Error>> {
     let addr: SocketAddr = variable("ADDR", SocketAddr::from(([127, 0, 0, 1], 3000)))?;
     let per_account = variable("ACCOUNT_PER_HOUR", 30)?;
     let in_all = variable("CAPACITY_PER_HOUR", 3_000)?;
-    let app = app(&parsing(per_account, in_all)?);
+    let app = app(&parsing(&items()?, per_account, in_all)?);
     // Heard from before anybody is told that the service is there.
     let interrupted = ctrl_c()?;
 
@@ -64,9 +66,26 @@ async fn run() -> Result<(), Box<dyn Error>> {
     serve(listener, app, interrupted).await
 }
 
+/// Where items are counted: in Redis, if there is an address of one, else in this process.
+fn items() -> Result<Group, Box<dyn Error>> {
+    let group = Group::builder("item").on_store_failure(match &*variable("ON_STORE_ERROR", "open".to_owned())? {
+        "open" => OnStoreFailure::Open,
+        "closed" => OnStoreFailure::Closed,
+        "local" => OnStoreFailure::Local { percent: 50 },
+        other => return Err(format!("ON_STORE_ERROR: {other:?} cannot be used: it is open, closed or local").into()),
+    });
+    let url: String = variable("REDIS_URL", String::new())?;
+    if url.is_empty() {
+        return Ok(group.build(MemoryStore::new())?);
+    }
+    #[cfg(feature = "redis")]
+    return Ok(group.build(tower_quota::RedisStore::connect(&url).map_err(of_variable("REDIS_URL"))?)?);
+    #[cfg(not(feature = "redis"))]
+    return Err("REDIS_URL cannot be used: run this example with --features redis".into());
+}
+
 /// Both axes, in the order in which they are judged.
-fn parsing(per_account: u64, in_all: u64) -> Result<QuotaLayer, ConfigError> {
-    let items = Group::new("item", MemoryStore::new())?;
+fn parsing(items: &Group, per_account: u64, in_all: u64) -> Result<QuotaLayer, ConfigError> {
     let quota = Quota::fixed_window(per_account, HOUR).map_err(of_variable("ACCOUNT_PER_HOUR"))?;
     let account = items.per_key("account", quota).build()?;
     let quota = Quota::fixed_window(in_all, HOUR).map_err(of_variable("CAPACITY_PER_HOUR"))?;

@@ -2,6 +2,7 @@
 
 mod bounds;
 mod exactness;
+mod failure;
 mod foreign_store;
 mod memory;
 mod meter;

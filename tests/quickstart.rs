@@ -12,6 +12,8 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 
+use crate::support::Server;
+
 /// The example's program, which `cargo test` builds beside this one.
 fn program() -> Command {
     let tests = std::env::current_exe().unwrap();
@@ -184,6 +186,62 @@ async fn it_stops_cleanly_on_ctrl_c_even_while_a_connection_is_open() {
     assert!(service.interrupt().success());
 }
 
+#[tokio::test]
+async fn two_of_them_on_one_redis_are_one_service() {
+    let server = Server::start();
+    let url = server.url();
+    let environment =
+        |per_account| [("REDIS_URL", &*url), ("ACCOUNT_PER_HOUR", per_account), ("CAPACITY_PER_HOUR", "50")];
+    let (one, other) = (Quickstart::start(&environment("30")), Quickstart::start(&environment("30")));
+    let mut admitted = 0;
+    for _ in 0..20 {
+        admitted += u32::from(one.post("/wishlists", "alice", 0).await == 202);
+        admitted += u32::from(other.post("/wishlists", "alice", 0).await == 202);
+    }
+    assert_eq!(admitted, 30);
+    assert_eq!(other.post("/wishlists/images", "bob", 21).await, 503);
+    assert_eq!(one.post("/wishlists/images", "bob", 20).await, 202);
+    // One is started again with a lower limit, and what is used stays used.
+    drop(one);
+    let lower = Quickstart::start(&environment("10"));
+    assert_eq!(lower.post("/wishlists", "bob", 0).await, 429);
+    assert_eq!(other.post("/wishlists", "bob", 0).await, 503, "the other still allows bob more");
+    let keys: Vec<String> = redis::cmd("KEYS").arg("*").query(&mut server.look()).unwrap();
+    assert!(keys.len() == 3 && keys.iter().all(|key| !key.contains("alice") && !key.contains("bob")), "{keys:?}");
+}
+
+#[tokio::test]
+async fn it_starts_and_serves_without_its_redis_as_it_is_told() {
+    let mut server = Server::start();
+    let url = server.url();
+    server.stop();
+    let start = |policy| {
+        let environment = [("REDIS_URL", &*url), ("ON_STORE_ERROR", policy), ("ACCOUNT_PER_HOUR", "6")];
+        Quickstart::start(&environment)
+    };
+    let (open, closed, local) = (start("open"), start("closed"), start("local"));
+    for round in 0..10 {
+        assert_eq!(open.post("/wishlists", "alice", 0).await, 202);
+        let refused = closed.send("POST", "/wishlists", Some("alice"), "").await;
+        assert_eq!((refused.status().as_u16(), &refused.headers()["retry-after"]), (503, &"1".parse().unwrap()));
+        assert_eq!(local.post("/wishlists", "alice", 0).await, if round < 3 { 202 } else { 429 });
+    }
+    server.start_again();
+    for service in [&open, &closed, &local] {
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while service.post("/wishlists/images", "carol", 7).await != 422 {
+            assert!(Instant::now() < deadline, "it counts in Redis as soon as it is there");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+    for service in [&open, &closed, &local] {
+        assert_eq!(service.post("/wishlists/images", "bob", 2).await, 202);
+    }
+    for service in [&open, &closed, &local] {
+        assert_eq!(service.post("/wishlists", "bob", 0).await, 429);
+    }
+}
+
 #[test]
 fn a_value_that_cannot_be_used_stops_the_start_and_names_its_variable() {
     let somebody = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -196,6 +254,8 @@ fn a_value_that_cannot_be_used_stops_the_start_and_names_its_variable() {
         ("CAPACITY_PER_HOUR", "99999999999999999999"),
         ("CAPACITY_PER_HOUR", "5000000000000000"),
         ("ADDR", "localhost"),
+        ("REDIS_URL", "127.0.0.1"),
+        ("ON_STORE_ERROR", "maybe"),
         ("ADDR", &taken),
     ] {
         let mut process = program().env(variable, value).spawn().unwrap();

@@ -2,6 +2,7 @@
 
 mod log;
 mod probe;
+mod proxy;
 mod server;
 mod slow_store;
 
@@ -17,6 +18,7 @@ use tower_quota::{ChargeError, Cost, Group, Key, MemoryStore, Meter, PerKeyAxis,
 
 pub(crate) use self::log::Log;
 pub(crate) use self::probe::Probe;
+pub(crate) use self::proxy::{Proxy, Wire};
 pub(crate) use self::server::Server;
 pub(crate) use self::slow_store::SlowStore;
 

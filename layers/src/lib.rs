@@ -9,7 +9,10 @@ mod user_quota;
 pub use global_capacity::GlobalCapacityLayer;
 pub use http::request::Parts;
 pub use key::RequestKey;
-pub use quota::{AnswerBody, AnyBody, AxisLayer, Metered, MeteredFuture, QuotaLayer, RequestMeter};
+pub use quota::{
+    AnswerBody, AnyBody, AxisLayer, Metered, MeteredFuture, QuotaLayer, RequestCharge, RequestChargeFuture,
+    RequestMeter,
+};
 pub use rejection::{Reason, Rejection};
 pub use tower_quota_core::*;
 pub use user_quota::UserQuotaLayer;

@@ -11,5 +11,5 @@ pub use self::body::{AnswerBody, AnyBody};
 pub use self::future::MeteredFuture;
 pub use self::layer::{AxisLayer, QuotaLayer};
 pub(crate) use self::layer::{IntoMeasure, decision_setters};
-pub use self::meter::RequestMeter;
+pub use self::meter::{RequestCharge, RequestChargeFuture, RequestMeter};
 pub use self::service::Metered;

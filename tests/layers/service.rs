@@ -9,8 +9,8 @@ use http_body_util::{Empty, Full};
 use tower::{Layer, Service, ServiceExt, service_fn};
 use tower_quota::testing::FakeClock;
 use tower_quota::{
-    AnswerBody, GlobalCapacityLayer, Group, HOUR, Metered, MeteredFuture, OnStoreFailure, Quota, QuotaLayer, Rejection,
-    SECOND, UserQuotaLayer, key,
+    AnswerBody, CountedBy, GlobalCapacityLayer, Group, HOUR, Key, Metered, MeteredFuture, OnStoreFailure, Quota,
+    QuotaLayer, Rejection, RequestMeter, SECOND, UserQuotaLayer, key,
 };
 use tower_test::mock;
 
@@ -239,16 +239,67 @@ async fn a_store_that_answers_later_decides_alike() {
 
 #[tokio::test]
 async fn a_store_that_cannot_answer_is_answered_by_the_failure_policy() {
-    for (policy, expected) in [(OnStoreFailure::Open, 202), (OnStoreFailure::Closed, 503)] {
+    let local = OnStoreFailure::Local { percent: 50 };
+    for (policy, expected, counted_by) in [
+        (OnStoreFailure::Open, [202, 202, 202], Some(CountedBy::Nobody)),
+        (OnStoreFailure::Closed, [503, 503, 503], None),
+        (local, [202, 202, 429], Some(CountedBy::LocalShare)),
+    ] {
         let group = Group::builder("test").on_store_failure(policy).build(SlowStore::failing()).unwrap();
-        let service = layer(&group, 1, 1).layer(accepting());
-        let answer = answer(&service, request("alice")).await;
-        assert_eq!(answer.status(), expected);
-        if policy == OnStoreFailure::Closed {
-            assert_eq!(answer.headers()["retry-after"], "1");
-            assert_eq!(Rejection::of(&answer).unwrap().reason(), tower_quota::Reason::StoreFailed);
+        let layer = layer(&group, 4, 100);
+        let service = layer.clone().layer(accepting());
+        for expected in expected {
+            let answer = answer(&service, request("alice")).await;
+            assert_eq!(answer.status(), expected, "{policy:?}");
+            assert_eq!(answer.extensions().get::<CountedBy>().copied(), counted_by, "{policy:?}");
         }
+        let handler = service_fn(|request: Request<Body>| async move {
+            let meter = request.extensions().get::<RequestMeter>().unwrap();
+            Ok::<_, std::convert::Infallible>(match meter.charge(1).await {
+                Ok(_) => Response::new(Full::default()),
+                Err(rejection) => rejection.to_response(),
+            })
+        });
+        let by_handler = layer.charged_by_handler().layer(handler);
+        let answer = answer(&by_handler, request("bob")).await;
+        assert_eq!(answer.extensions().get::<CountedBy>().copied(), counted_by, "{policy:?}, by the handler");
     }
+}
+
+#[tokio::test]
+async fn what_the_store_counted_says_nothing_more() {
+    let service = layer(&group().0, 1, 10).layer(accepting());
+    for expected in [202, 429] {
+        let answer = answer(&service, request("alice")).await;
+        assert_eq!((answer.status().as_u16(), answer.extensions().get::<CountedBy>()), (expected, None));
+    }
+}
+
+#[tokio::test]
+async fn a_request_with_an_id_is_charged_once() {
+    let slow = Group::new("test", SlowStore::new(FakeClock::new())).unwrap();
+    for group in [group().0, slow] {
+        let id = |parts: &tower_quota::Parts| Some(Key::new(parts.headers.get("idempotency-key")?));
+        let service = layer(&group, 2, 10).request_id(id).layer(accepting());
+        let with_id = |id: &str| {
+            let mut request = request("alice");
+            request.headers_mut().insert("idempotency-key", id.parse().unwrap());
+            request
+        };
+        for (id, expected) in [("one", 202), ("one", 202), ("two", 202), ("one", 202), ("three", 429)] {
+            assert_eq!(status(&service, with_id(id)).await, expected, "{id}");
+        }
+        assert_eq!(status(&service, request("bob")).await, 202, "without one");
+    }
+}
+
+#[tokio::test]
+async fn a_closed_store_is_a_failure_of_the_service_and_no_refusal_of_the_caller() {
+    let closed = Group::builder("test").on_store_failure(OnStoreFailure::Closed).build(SlowStore::failing()).unwrap();
+    let service = layer(&closed, 1, 1).layer(accepting());
+    let answer = answer(&service, request("alice")).await;
+    assert_eq!((answer.status().as_u16(), header(&answer, "retry-after")), (503, Some("1")));
+    assert_eq!(Rejection::of(&answer).unwrap().reason(), tower_quota::Reason::StoreFailed);
 }
 
 #[tokio::test]

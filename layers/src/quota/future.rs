@@ -9,11 +9,12 @@ use std::task::{Context, Poll, ready};
 use http::request::Parts;
 use http::{Request, Response};
 use pin_project_lite::pin_project;
-use tower_quota_core::PendingCharge;
+use tower_quota_core::{CountedBy, PendingCharge};
 use tower_service::Service;
 
 use super::body::{AnswerBody, Refusal};
-use super::rules::Rules;
+use super::meter::Counted;
+use super::rules::{Rules, tell_who_counted};
 
 pin_project! {
     /// The response of a [`Metered`](crate::Metered) service.
@@ -36,29 +37,35 @@ pin_project! {
             request: Option<Request<ReqBody>>,
             rules: Arc<Rules>,
         },
-        /// The inner service has the request. Its answer may be a rejection that is to be replaced.
+        /// The inner service has the request, and may charge it by itself.
         Running {
             #[pin]
             response: F,
+            counted_by: CountedBy,
             watched: Option<Box<Watched>>,
         },
         Refused { response: Option<Response<Refusal>> },
     }
 }
 
-/// Whose rejections are replaced, and the head of the request that they answer. Rare, and large: in a box.
-pub(super) type Watched = (Arc<Rules>, Parts);
+/// What is looked for in the answer of a handler that charges by itself. Large: in a box.
+pub(super) struct Watched {
+    pub(super) counted: Counted,
+    /// Whose rejections are replaced, and the head of the request that they answer.
+    pub(super) replaced: Option<(Arc<Rules>, Parts)>,
+}
 
 impl<S, ReqBody> MeteredFuture<S, ReqBody>
 where
     S: Service<Request<ReqBody>>,
 {
-    pub(super) fn running(response: S::Future) -> Self {
-        Self::watched(response, None)
+    pub(super) fn running(response: S::Future, counted_by: CountedBy) -> Self {
+        Self { step: Step::Running { response, counted_by, watched: None } }
     }
 
-    pub(super) fn watched(response: S::Future, watched: Option<Box<Watched>>) -> Self {
-        Self { step: Step::Running { response, watched } }
+    pub(super) fn charging(response: S::Future, watched: Watched) -> Self {
+        let watched = Some(Box::new(watched));
+        Self { step: Step::Running { response, counted_by: CountedBy::Store, watched } }
     }
 
     pub(super) fn refused(response: Response<Refusal>) -> Self {
@@ -67,6 +74,15 @@ where
 
     pub(super) fn waiting(charge: PendingCharge, service: S, request: Request<ReqBody>, rules: Arc<Rules>) -> Self {
         Self { step: Step::Waiting { charge, service, request: Some(request), rules } }
+    }
+}
+
+impl Watched {
+    /// What replaces the answer of a handler that returned the rejection of its own charge.
+    fn replaced<B>(&self, response: &Response<B>) -> Option<Response<Refusal>> {
+        let (rules, parts) = self.replaced.as_ref()?;
+        let rejection = rules.own_rejection(response)?;
+        Some(rules.refuse(&rejection, parts))
     }
 }
 
@@ -84,23 +100,27 @@ where
                     let outcome = ready!(Pin::new(charge).poll(cx));
                     let request = request.take().expect("a request waits for one outcome");
                     match outcome {
-                        Ok(_) => Step::Running { response: service.call(request), watched: None },
+                        Ok(verdict) => Step::Running {
+                            response: service.call(request),
+                            counted_by: verdict.counted_by(),
+                            watched: None,
+                        },
                         Err(error) => {
                             let response = rules.refuse(&rules.rejection(error), &request.into_parts().0);
                             Step::Refused { response: Some(response) }
                         }
                     }
                 }
-                StepProjection::Running { response, watched } => {
+                StepProjection::Running { response, counted_by, watched } => {
                     let response = ready!(response.poll(cx))?;
-                    let rejection = watched.as_deref().and_then(|(rules, parts)| {
-                        let rejection = rules.own_rejection(&response)?;
-                        Some(rules.refuse(&rejection, parts))
-                    });
-                    return Poll::Ready(Ok(match rejection {
+                    let replaced = watched.as_deref().and_then(|watched| watched.replaced(&response));
+                    let mut response = match replaced {
                         Some(replaced) => replaced.map(AnswerBody::refusal),
                         None => response.map(AnswerBody::inner),
-                    }));
+                    };
+                    let by_handler = watched.as_deref().and_then(|watched| watched.counted.get());
+                    tell_who_counted(&mut response, *by_handler.unwrap_or(counted_by));
+                    return Poll::Ready(Ok(response));
                 }
                 StepProjection::Refused { response } => {
                     let response = response.take().expect("a future is not polled after it is ready");

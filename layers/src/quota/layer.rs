@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::Response;
 use http::request::Parts;
 use tower_layer::Layer;
-use tower_quota_core::{ConfigError, Cost, Measure, Meter};
+use tower_quota_core::{ConfigError, Cost, Key, Measure, Meter};
 
 use super::body::{AnyBody, Refusal};
 use super::rules::{Charged, Rules};
@@ -99,6 +99,13 @@ impl QuotaLayer {
         self.set(|rules| rules.skip = Some(Arc::new(when)))
     }
 
+    /// Calls each request by an id that `id` reads from its head, so that it is never charged twice; `None` is a request
+    /// without one. See [`Charge::request_id`](crate::Charge::request_id), above all for whose ids can be trusted. A
+    /// handler that charges by itself gives the id [with the charge](crate::RequestCharge::request_id).
+    pub fn request_id(self, id: impl Fn(&Parts) -> Option<Key> + Send + Sync + 'static) -> Self {
+        self.set(|rules| rules.request_id = Some(Arc::new(id)))
+    }
+
     /// Answers refused requests with the application's own response, instead of the
     /// [problem document](Rejection::to_response).
     ///
@@ -169,6 +176,14 @@ macro_rules! decision_setters {
                 when: impl Fn(&http::request::Parts) -> bool + Send + Sync + 'static,
             ) -> $crate::QuotaLayer {
                 $crate::QuotaLayer::of(self).skip(when)
+            }
+
+            /// Calls each request by an id. See [`QuotaLayer::request_id`](crate::QuotaLayer::request_id).
+            pub fn request_id(
+                self,
+                id: impl Fn(&http::request::Parts) -> Option<tower_quota_core::Key> + Send + Sync + 'static,
+            ) -> $crate::QuotaLayer {
+                $crate::QuotaLayer::of(self).request_id(id)
             }
 
             /// Answers refused requests differently. See

@@ -1,6 +1,10 @@
 //! What a handler charges with.
 
-use tower_quota_core::{BoundMeter, Cost, Verdict};
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll, ready};
+
+use tower_quota_core::{BoundMeter, Charge, ChargeError, ChargeFuture, Cost, CountedBy, Verdict};
 
 use crate::rejection::{LayerId, Rejection};
 
@@ -30,20 +34,20 @@ use crate::rejection::{LayerId, Rejection};
 pub struct RequestMeter {
     meter: BoundMeter,
     layer: LayerId,
+    counted_by: Counted,
 }
 
+/// Who counted what a handler charged, if it was not the store; shared with the layer, which tells it in the response.
+pub(super) type Counted = Arc<OnceLock<CountedBy>>;
+
 impl RequestMeter {
-    pub(super) fn new(meter: BoundMeter, layer: LayerId) -> Self {
-        Self { meter, layer }
+    pub(super) fn new(meter: BoundMeter, layer: LayerId, counted_by: Counted) -> Self {
+        Self { meter, layer, counted_by }
     }
 
-    /// Charges the request on every axis, or on none.
-    ///
-    /// # Errors
-    ///
-    /// The rejection to answer with: a refusal, a store that could not answer.
-    pub async fn charge(&self, cost: impl Into<Cost>) -> Result<Verdict, Rejection> {
-        self.meter.charge(cost).await.map_err(|error| Rejection::new(error, self.layer))
+    /// Charges the request on every axis, or on none, once this is awaited.
+    pub fn charge(&self, cost: impl Into<Cost>) -> RequestCharge<'_> {
+        RequestCharge { charge: self.meter.charge(cost), meter: self }
     }
 
     /// Where the caller stands on every axis, without charging anything.
@@ -53,6 +57,59 @@ impl RequestMeter {
     /// The rejection to answer with: a store that could not answer.
     pub async fn peek(&self) -> Result<Verdict, Rejection> {
         self.meter.peek().await.map_err(|error| Rejection::new(error, self.layer))
+    }
+
+    fn outcome(&self, outcome: Result<Verdict, ChargeError>) -> Result<Verdict, Rejection> {
+        let outcome = outcome.map_err(|error| Rejection::new(error, self.layer));
+        let verdict = outcome.as_ref().map_or_else(Rejection::verdict, Some);
+        if let Some(by) = verdict.map(Verdict::counted_by).filter(|by| *by != CountedBy::Store) {
+            let _ = self.counted_by.set(by);
+        }
+        outcome
+    }
+}
+
+/// A charge of a [`RequestMeter`], made when it is awaited.
+///
+/// Awaited, it gives the verdict of an admitted charge, or the [`Rejection`] to answer with: a refusal, a store that could
+/// not answer.
+#[must_use = "nothing is charged before a charge is awaited"]
+#[derive(Debug)]
+pub struct RequestCharge<'m> {
+    charge: Charge<'m>,
+    meter: &'m RequestMeter,
+}
+
+impl RequestCharge<'_> {
+    /// Calls the charge by an id, so that it is never made twice. See [`Charge::request_id`].
+    pub fn request_id(self, id: impl AsRef<[u8]>) -> Self {
+        Self { charge: self.charge.request_id(id), ..self }
+    }
+}
+
+impl<'m> IntoFuture for RequestCharge<'m> {
+    type Output = Result<Verdict, Rejection>;
+    type IntoFuture = RequestChargeFuture<'m>;
+
+    fn into_future(self) -> RequestChargeFuture<'m> {
+        RequestChargeFuture { charge: self.charge.into_future(), meter: self.meter }
+    }
+}
+
+/// What awaiting a [`RequestCharge`] does.
+#[must_use = "futures do nothing unless polled"]
+#[derive(Debug)]
+pub struct RequestChargeFuture<'m> {
+    charge: ChargeFuture<'m>,
+    meter: &'m RequestMeter,
+}
+
+impl Future for RequestChargeFuture<'_> {
+    type Output = Result<Verdict, Rejection>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let outcome = ready!(Pin::new(&mut self.charge).poll(cx));
+        Poll::Ready(self.meter.outcome(outcome))
     }
 }
 

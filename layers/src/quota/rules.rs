@@ -7,14 +7,15 @@ use std::sync::Arc;
 
 use http::Response;
 use http::request::Parts;
-use tower_quota_core::{Asked, ChargeError, Cost, Meter, PendingCharge, Throttle};
+use tower_quota_core::{Asked, ChargeError, Cost, CountedBy, Key, Meter, PendingCharge, Throttle, Verdict};
 
 use super::body::Refusal;
-use super::meter::RequestMeter;
+use super::meter::{Counted, RequestMeter};
 use crate::rejection::{LayerId, Rejection};
 
 type CostOf = Arc<dyn Fn(&Parts) -> Cost + Send + Sync>;
 type When = Arc<dyn Fn(&Parts) -> bool + Send + Sync>;
+type RequestId = Arc<dyn Fn(&Parts) -> Option<Key> + Send + Sync>;
 type Answer = Arc<dyn Fn(&Rejection, &Parts) -> Response<Refusal> + Send + Sync>;
 
 /// What a quota layer was told to do.
@@ -24,6 +25,7 @@ pub(super) struct Rules {
     pub(super) meter: Meter<Parts>,
     pub(super) charged: Charged,
     pub(super) skip: Option<When>,
+    pub(super) request_id: Option<RequestId>,
     pub(super) answer: Option<Answer>,
     /// For mistakes in how the application set this up.
     mistakes: Arc<Throttle>,
@@ -39,10 +41,10 @@ pub(super) enum Charged {
 
 /// What becomes of a request.
 pub(super) enum Begun {
-    /// It goes on.
-    Admitted,
+    /// It goes on, counted by …
+    Admitted(CountedBy),
     /// It goes on, with a meter in its extensions that its handler charges with.
-    Metered,
+    Metered(Counted),
     /// It waits for the store.
     Waiting(PendingCharge),
     Refused(Rejection),
@@ -55,6 +57,7 @@ impl Rules {
             meter,
             charged: Charged::ByLayer(None),
             skip: None,
+            request_id: None,
             answer: None,
             mistakes: Arc::default(),
         }
@@ -74,12 +77,12 @@ impl Rules {
             let skipped = self.skip.as_ref().is_some_and(|skip| skip(parts));
             let cost = match &self.charged {
                 Charged::ByHandler => return self.hand_over(parts, skipped),
-                Charged::ByLayer(_) if skipped => return Begun::Admitted,
+                Charged::ByLayer(_) if skipped => return Begun::Admitted(CountedBy::Store),
                 Charged::ByLayer(None) => Cost::units(1),
                 Charged::ByLayer(Some(cost)) => cost(parts),
             };
-            match self.meter.ask(parts, cost) {
-                Asked::Answered(Ok(_)) => Begun::Admitted,
+            match self.ask(parts, cost) {
+                Asked::Answered(Ok(verdict)) => Begun::Admitted(verdict.counted_by()),
                 Asked::Answered(Err(error)) => Begun::Refused(self.rejection(error)),
                 Asked::Waiting(pending) => Begun::Waiting(pending),
             }
@@ -90,11 +93,19 @@ impl Rules {
         })
     }
 
+    fn ask(&self, parts: &Parts, cost: Cost) -> Asked {
+        match self.request_id.as_ref().and_then(|request_id| request_id(parts)) {
+            None => self.meter.ask(parts, cost),
+            Some(id) => self.meter.charge(parts, cost).request_id(id.as_bytes()).ask(),
+        }
+    }
+
     /// Leaves a meter for the handler; one that counts nothing for a request that is skipped.
     fn hand_over(&self, parts: &mut Parts, skipped: bool) -> Begun {
         let meter = if skipped { Ok(self.meter.of_nobody()) } else { self.meter.of(parts) };
+        let counted = Counted::default();
         let meter = match meter {
-            Ok(meter) => RequestMeter::new(meter, self.id),
+            Ok(meter) => RequestMeter::new(meter, self.id, Arc::clone(&counted)),
             Err(error) => return Begun::Refused(self.rejection(error)),
         };
         if parts.extensions.insert(meter).is_some() {
@@ -106,7 +117,7 @@ impl Rules {
                 );
             });
         }
-        Begun::Metered
+        Begun::Metered(counted)
     }
 
     pub(super) fn rejection(&self, error: ChargeError) -> Rejection {
@@ -126,7 +137,9 @@ impl Rules {
             response.extensions_mut().insert(rejection.clone());
             Some(response)
         });
-        replaced.unwrap_or_else(|| rejection.to_response().map(Refusal::whole))
+        let mut response = replaced.unwrap_or_else(|| rejection.to_response().map(Refusal::whole));
+        tell_who_counted(&mut response, rejection.verdict().map(Verdict::counted_by).unwrap_or_default());
+        response
     }
 
     /// Whether an answer of the handler is to be replaced: the handler may return a rejection of this layer's meter.
@@ -153,13 +166,21 @@ impl Rules {
     }
 }
 
+/// Says in a response's extensions who counted its request, unless it was the store, as it should.
+pub(super) fn tell_who_counted<B>(response: &mut Response<B>, by: CountedBy) {
+    if by != CountedBy::Store {
+        response.extensions_mut().insert(by);
+    }
+}
+
 impl fmt::Debug for Rules {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { id: _, meter, charged, skip, answer, mistakes: _ } = self;
+        let Self { id: _, meter, charged, skip, request_id, answer, mistakes: _ } = self;
         f.debug_struct("Rules")
             .field("meter", meter)
             .field("charged_by_handler", &matches!(charged, Charged::ByHandler))
             .field("skips", &skip.is_some())
+            .field("has_request_ids", &request_id.is_some())
             .field("replaces_answers", &answer.is_some())
             .finish_non_exhaustive()
     }

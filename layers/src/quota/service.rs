@@ -8,7 +8,7 @@ use http::{Request, Response};
 use tower_service::Service;
 
 use super::body::AnswerBody;
-use super::future::MeteredFuture;
+use super::future::{MeteredFuture, Watched};
 use super::rules::{Begun, Rules};
 
 /// Charges each request before the inner service sees it. Made by [`QuotaLayer`](crate::QuotaLayer) and the layers of one
@@ -58,10 +58,11 @@ where
     fn call(&mut self, request: Request<ReqBody>) -> Self::Future {
         let (mut parts, body) = request.into_parts();
         match self.rules.begin(&mut parts) {
-            Begun::Admitted => MeteredFuture::running(self.inner.call(Request::from_parts(parts, body))),
-            Begun::Metered => {
-                let watched = self.rules.replaces_answers().then(|| Box::new((Arc::clone(&self.rules), parts.clone())));
-                MeteredFuture::watched(self.inner.call(Request::from_parts(parts, body)), watched)
+            Begun::Admitted(by) => MeteredFuture::running(self.inner.call(Request::from_parts(parts, body)), by),
+            Begun::Metered(counted) => {
+                let replaced = self.rules.replaces_answers().then(|| (Arc::clone(&self.rules), parts.clone()));
+                let response = self.inner.call(Request::from_parts(parts, body));
+                MeteredFuture::charging(response, Watched { counted, replaced })
             }
             Begun::Refused(rejection) => MeteredFuture::refused(self.rules.refuse(&rejection, &parts)),
             Begun::Waiting(charge) => {

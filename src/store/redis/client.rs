@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use redis::{Cmd, Value};
 use tokio::runtime::Handle;
@@ -79,14 +79,13 @@ impl Client {
         read: impl FnOnce(&Value) -> Option<T>,
     ) -> Result<T, StoreError> {
         let call = Arc::new(call);
-        let decided = match timeout(time, self.ask(&DECIDE, &call, has_request_id.then_some(time / 2))).await {
-            Ok(Ok((lane, reply))) => read(&reply).ok_or_else(|| {
+        let asked = self.ask(&DECIDE, &call, time, has_request_id).await;
+        let decided = asked.and_then(|(lane, reply)| {
+            read(&reply).ok_or_else(|| {
                 self.pool.give_up(&lane);
                 Fault::not_ours()
-            }),
-            Ok(Err(fault)) => Err(fault),
-            Err(_) => Err(Fault::timed_out()),
-        };
+            })
+        });
         match decided {
             Ok(decided) => {
                 self.breaker.succeeded();
@@ -101,10 +100,8 @@ impl Client {
 
     /// One command that is no decision, within the deadline.
     pub(super) async fn call(&self, script: &Script, call: Arc<Cmd>) -> Result<Value, StoreError> {
-        match timeout(self.deadline, self.ask(script, &call, None)).await {
-            Ok(asked) => Ok(asked?.1),
-            Err(_) => Err(Fault::timed_out().into()),
-        }
+        let (_, reply) = self.ask(script, &call, self.deadline, false).await?;
+        Ok(reply)
     }
 
     /// Sends a plain command, within the deadline.
@@ -113,10 +110,7 @@ impl Client {
             let lane = self.pool.lane().await?;
             lane.connection.send(Arc::new(command)).await.map_err(|error| Fault::of_command(&error))
         };
-        match timeout(self.deadline, sent).await {
-            Ok(reply) => Ok(reply?),
-            Err(_) => Err(Fault::timed_out().into()),
-        }
+        Ok(within(self.deadline, sent).await?)
     }
 
     fn note(&self, fault: &Fault) {
@@ -128,34 +122,37 @@ impl Client {
         }
     }
 
-    /// The reply, and the connection that it came on. The call is sent twice only if it cannot have an effect twice:
-    /// `patience` is how long the first sending of one that is safe waits for its reply.
+    /// The reply, and the connection that it came on, within this time. The call is sent twice only if it cannot have an
+    /// effect twice; one that has a request id waits for half of the time before that.
     async fn ask(
         &self,
         script: &Script,
         call: &Arc<Cmd>,
-        patience: Option<Duration>,
+        time: Duration,
+        has_request_id: bool,
     ) -> Result<(Arc<Lane>, Value), Fault> {
-        let lane = self.pool.lane().await?;
-        let first = match patience {
-            Some(patience) => {
-                timeout(patience, run(&lane, script, call)).await.unwrap_or_else(|_| Err(Fault::timed_out()))
+        let started = Instant::now();
+        let first = if has_request_id { time / 2 } else { time };
+        match self.try_once(script, call, first).await {
+            Err(fault) if fault.may_repeat(has_request_id) => {
+                self.try_once(script, call, time.saturating_sub(started.elapsed())).await
             }
-            None => run(&lane, script, call).await,
-        };
-        let fault = match first {
-            Ok(reply) => return Ok((lane, reply)),
-            Err(fault) => fault,
-        };
-        if fault.rule.then == Then::Reconnect {
-            self.pool.give_up(&lane);
+            asked => asked,
         }
-        if !fault.may_repeat(patience.is_some()) {
-            return Err(fault);
+    }
+
+    async fn try_once(&self, script: &Script, call: &Arc<Cmd>, time: Duration) -> Result<(Arc<Lane>, Value), Fault> {
+        let started = Instant::now();
+        let lane = within(time, self.pool.lane()).await?;
+        match within(time.saturating_sub(started.elapsed()), run(&lane, script, call)).await {
+            Ok(reply) => Ok((lane, reply)),
+            Err(fault) => {
+                if fault.rule.then == Then::Reconnect {
+                    self.pool.give_up(&lane);
+                }
+                Err(fault)
+            }
         }
-        let lane = self.pool.lane().await?;
-        let reply = run(&lane, script, call).await?;
-        Ok((lane, reply))
     }
 
     /// The time to decide at, in microseconds, if it is not the server's.
@@ -172,6 +169,17 @@ impl Client {
         const SERIALS: u64 = 1 << 52;
         self.serial.fetch_add(1, Ordering::Relaxed) % SERIALS
     }
+}
+
+/// What comes of an attempt within this time.
+async fn within<T>(time: Duration, attempt: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
+    runtime()?;
+    timeout(time, attempt).await.unwrap_or_else(|_| Err(Fault::timed_out()))
+}
+
+/// The runtime that this is awaited on.
+pub(super) fn runtime() -> Result<Handle, Fault> {
+    Handle::try_current().map_err(|_| Fault::unreachable("a decision in Redis is to be awaited on a tokio runtime"))
 }
 
 /// Runs a script that the server may not know yet: whoever finds it missing sends it whole, one at a time, so that many

@@ -168,7 +168,7 @@ for i = 1, demands do
   if value then
     first, second, third, mark, claim = value:match('^(%d+):(%d+):(%d+):(%d+)(:?[:%x]*)$')
     first, second, third, mark = tonumber(first), tonumber(second), tonumber(third), tonumber(mark)
-    if not first or max(first, second, third, mark) >= LARGEST or (claim ~= '' and claim:sub(1, 1) ~= ':') then
+    if not first or max(first, second, third, mark) >= LARGEST or not (claim == '' or claim:find('^:%d+:%x+$')) then
       return redis.error_reply('CORRUPT ' .. i .. ' what stands at the key of this demand is no counter')
     end
   else

@@ -7,10 +7,10 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::Shared;
 use parking_lot::Mutex;
-use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
+use super::client::runtime;
 use super::connection::{Connection, Connector};
 use super::fault::Fault;
 
@@ -77,8 +77,7 @@ impl Pool {
     }
 
     fn start(&self, slot: &Slot) -> Result<Attempt, Fault> {
-        let runtime = Handle::try_current()
-            .map_err(|_| Fault::unreachable("a decision in Redis is to be awaited on a tokio runtime"))?;
+        let runtime = runtime()?;
         let (done, attempt) = oneshot::channel();
         let (connecting, slot) = (self.connector.connect(), Arc::clone(slot));
         runtime.spawn(async move {
