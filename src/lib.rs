@@ -4,7 +4,8 @@
 //! A [`Quota`] says how much in how long. A [`Group`] makes axes, each counted per key ([`PerKeyAxis`]) or shared by all
 //! ([`SharedAxis`]). A [`Meter`] puts axes of one group in the order in which they are judged, and
 //! [charges](Meter::charge) a subject on all of them in one atomic step, or on none. A [`Store`] counts: [`MemoryStore`]
-//! in this process.
+//! in this process, `RedisStore` (feature `redis`) for instances that share one truth. When it cannot,
+//! [`OnStoreFailure`] says what happens.
 //!
 //! An HTTP service uses these through the layers of the `tower-quota` crate; a worker uses a meter directly.
 

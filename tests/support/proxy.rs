@@ -100,7 +100,7 @@ impl Shared {
     }
 
     fn pass_requests(&self, mut from: TcpStream, mut to: TcpStream, mut back: TcpStream) {
-        let mut bytes = [0; 65_536];
+        let mut bytes = vec![0; 65_536];
         while let Ok(length @ 1..) = from.read(&mut bytes) {
             let wire = self.wire.lock().unwrap().clone();
             let sent = match wire {
@@ -116,7 +116,7 @@ impl Shared {
     }
 
     fn pass_replies(&self, mut from: TcpStream, mut to: TcpStream) {
-        let mut bytes = [0; 65_536];
+        let mut bytes = vec![0; 65_536];
         while let Ok(length @ 1..) = from.read(&mut bytes) {
             let mut wire = self.wire.lock().unwrap();
             let sent = match &*wire {

@@ -129,6 +129,8 @@ fn launch(program: &Path, port: u16, options: &[String]) -> Option<(Child, PathB
         }
         thread::sleep(Duration::from_millis(10));
     }
+    let _ = process.kill();
+    let _ = process.wait();
     panic!("{} does not answer", program.display());
 }
 
