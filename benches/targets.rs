@@ -3,6 +3,7 @@
 //! ```text
 //! cargo bench -p tower-quota-benches --bench targets            # all rows
 //! cargo bench -p tower-quota-benches --bench targets -- P1 P7   # some
+//! cargo bench -p tower-quota-benches --bench targets --features redis -- P6 P8
 //! ```
 //!
 //! One line a target: its id and what it is, ours, the baseline, their ratio, the target, and whether it is met. Run it
@@ -20,6 +21,9 @@ mod layer;
 mod measure;
 #[path = "targets/memory.rs"]
 mod memory;
+#[cfg(feature = "redis")]
+#[path = "targets/redis.rs"]
+mod redis;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
@@ -29,8 +33,16 @@ fn main() {
     {
         return memory::print_resident(what);
     }
-    let rows: [(&str, fn()); 4] =
-        [("P1", decision::run), ("P2", layer::run), ("P7", memory::run), ("P11", growth::run)];
+    let rows: &[(&str, fn())] = &[
+        ("P1", decision::run),
+        ("P2", layer::run),
+        #[cfg(feature = "redis")]
+        ("P6", redis::run_axes),
+        ("P7", memory::run),
+        #[cfg(feature = "redis")]
+        ("P8", redis::run_hanging),
+        ("P11", growth::run),
+    ];
     for (id, run) in rows {
         if arguments.is_empty() || arguments.iter().any(|wanted| wanted == id) {
             run();

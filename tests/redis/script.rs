@@ -76,9 +76,12 @@ async fn t03_no_number_is_too_large_for_the_script() {
         let outcome = meter.charge(&(), cost).await;
         assert!(matches!(outcome, Err(tower_quota::ChargeError::Never(_))), "{outcome:?}");
     }
-    let state: String = redis::cmd("GET").arg("tq1:{large}:fixed:f3600000000:all").query(&mut server.look()).unwrap();
-    let [start, used, ..] = state.split(':').collect::<Vec<_>>()[..] else { panic!("{state}") };
-    assert_eq!((start.len(), used), (16, &*largest.to_string()), "no exponent, no fraction: {state}");
+    let state: Vec<u8> = redis::cmd("GET").arg("tq1:{large}:fixed:f3600000000:all").query(&mut server.look()).unwrap();
+    let numbers: Vec<u64> = state.chunks_exact(8).map(|bytes| u64::from_be_bytes(bytes.try_into().unwrap())).collect();
+    let [start, used, 0, 0] = numbers[..] else { panic!("{numbers:?}") };
+    let now = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_micros();
+    assert!(u128::from(start).abs_diff(now) < 60_000_000, "the start of the window, to the microsecond: {start}");
+    assert_eq!(used, largest);
 }
 
 #[tokio::test]

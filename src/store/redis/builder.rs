@@ -142,7 +142,7 @@ impl RedisStoreBuilder {
             pool: Pool::new(connector, connections),
             breaker: Breaker::new(break_after),
             episodes: Episodes::default(),
-            instance: format!("{:016x}", random()),
+            instance: random(),
             clock,
             deadline,
             requests_kept,

@@ -26,8 +26,8 @@ pub(super) struct Client {
     pub(super) pool: Pool,
     pub(super) breaker: Breaker,
     pub(super) episodes: Episodes,
-    /// Tells this instance from all others, in hexadecimal.
-    pub(super) instance: String,
+    /// Tells this instance from all others.
+    pub(super) instance: u64,
     pub(super) clock: Option<Box<dyn Clock>>,
     pub(super) deadline: Duration,
     pub(super) requests_kept: Duration,
@@ -160,7 +160,7 @@ impl Client {
         /// Twice of it is exact in the script.
         const LATEST: u64 = 1 << 52;
         let clock = self.clock.as_ref()?;
-        Some(u64::try_from(clock.now().as_micros()).unwrap_or(LATEST).min(LATEST))
+        Some(u64::try_from(clock.now().as_micros()).unwrap_or(LATEST).clamp(1, LATEST))
     }
 
     /// The serial of the next decision.

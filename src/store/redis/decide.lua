@@ -1,276 +1,263 @@
 -- Judges any number of counters in one atomic step, and charges all of them or none.
 --
--- KEYS  one counter for each demand, in the order judged; behind them, if ARGV[3] is not '0', the record of the request.
+-- KEYS  one counter for each demand, in the order judged; behind them, if the request has an id, its record.
 --
--- ARGV  [1] a number that the reply starts with, by which the caller knows it as its own
---       [2] the time in microseconds since the Unix epoch; '': the server's
---       [3] for how many milliseconds the request is remembered; '0': it has no id
---       [4] for how many milliseconds what is written is kept at least
---       then eight for each demand:
+-- ARGV  [1] four numbers, packed as CIRCUMSTANCES:
+--       serial     the reply starts with it, so that the caller knows it as its own
+--       now        microseconds since the Unix epoch; 0: the server's time
+--       remember   for how many milliseconds the request is remembered; 0: it has no id
+--       keep       for how many milliseconds what is written is kept at least
+--
+--       [2] and on, for each demand a letter and seven numbers, packed as DEMAND:
 --       algorithm  'f' fixed window, 'a' aligned window, 's' sliding window, 'b' token bucket
 --       limit      units
---       units      to be charged: 0 looks, -1 cannot fit at any time, so nothing is charged anywhere
+--       units      to be charged: 0 looks; -1 cannot fit at any time, so nothing is charged anywhere
 --       length     of the period, in ticks
 --       tick       in microseconds
 --       refill     units in a period; 0 for windows
---       high, low  the units from which usage is above the watermark, and those up to which it is below; '-1', '-1': none
+--       high, low  the units from which usage is above the watermark, and those up to which it is below; -1, -1: none
 --
--- Reply [1] ARGV[1]; then five integers for each demand, as of this decision:
+-- Reply bytes: serial, then for each demand, packed as FINDING, as of this decision:
 --       used       units, those charged now included
 --       wait       microseconds until the units fit; -1: they do
 --       reset      microseconds until the counter equals a fresh one
---       above      1 if usage is above the watermark, else 0
 --       mark       as it stands in the counter
+--       above      1 if usage is above the watermark, else 0
 --       and, if the reply is that of an earlier decision for the same request, behind all of that the limit of each
 --
--- A counter is text, 'first:second:third:mark', of whole numbers; behind it may stand who has claimed the mark (claim.lua).
+-- A counter is bytes: four numbers packed as COUNTER, and behind them who has claimed the mark (claim.lua), if anybody.
 --       fixed and aligned window   first: start in microseconds, second: units used
 --       sliding window             first: start in ticks, second, third: units used in the window before, and in this one
 --       token bucket               first: units used, second: tick up to which it is refilled, third: parts of that tick
 --       mark                       0: usage was never above the watermark; else twice the time at which it rose above
 --                                  it, in microseconds, plus 1 once it has fallen below again
---
--- A record is text, numbers with commas between them: the time in microseconds until which it counts, and the reply for
--- later, without its first number.
+-- A record is bytes: the time in microseconds until which it counts, and the reply for later, without its serial.
 --
 -- Everything is a whole number below 2^53, which is exact here; what could be more, and is told, is cut to 2^52.
 -- The forms are those of src/algorithm.
 
-local FIXED_ARGUMENTS, ARGUMENTS = 4, 8
+local CIRCUMSTANCES, DEMAND = '>I8I8I8I8', '>c1I8i8I8I4I4i8i8'
+local COUNTER, FINDING, NUMBER = '>I8I8I8I8', '>I8i8I8I8I1', '>I8'
+local COUNTER_BYTES, CLAIM_BYTES, NUMBER_BYTES = 32, 16, 8
 local LONGEST_TOLD, LARGEST = 2 ^ 52, 2 ^ 53
 local floor, ceil, max, min = math.floor, math.ceil, math.max, math.min
 
-local function window(now, start, used, third, limit, units, length, tick, refill, aligned)
-  if not start or now >= start + length then
-    start, used = aligned and now - now % length or now, 0
-  end
-  local fits = used + units <= limit
-  if fits then
-    used = used + units
-  end
-  local stop = start + length
-  return fits, start, used, 0, used, stop, used == 0 and now or stop
+-- The tick at which so many of the used units of a bucket are paid back.
+local function paid_back_at(paid, mark, parts, length, refill)
+  return mark + floor(paid / refill) * length + ceil((paid % refill * length + parts) / refill)
 end
 
-local function aligned_window(now, start, used, third, limit, units, length)
-  return window(now, start, used, third, limit, units, length, 1, 0, true)
-end
+-- A counter (`first` is nil: there is none) at a time, asked for so many units: its state with the units charged if they
+-- fit, else without; the units used in that state; when they fit, nil if they do; when the state equals a fresh one.
+local function judge(algorithm, now, first, second, third, limit, units, length, tick, refill)
+  if algorithm == 'f' or algorithm == 'a' then
+    local start, used = first, second
+    if not start or now >= start + length then
+      start, used = algorithm == 'f' and now or now - now % length, 0
+    end
+    local stop, fits_at = start + length, nil
+    if used + units <= limit then
+      used = used + units
+    else
+      fits_at = stop
+    end
+    return start, used, 0, used, fits_at, used == 0 and now or stop
+  end
 
-local function sliding_window(now, start, previous, current, limit, units, length, tick)
-  now = floor(now / tick)
-  if not start or now >= start + 2 * length then
-    start, previous, current = now - now % length, 0, 0
-  elseif now >= start + length then
-    start, previous, current = start + length, current, 0
+  local ticks = floor(now / tick)
+  if algorithm == 's' then
+    local start, previous, current = first, second, third
+    if not start or ticks >= start + 2 * length then
+      start, previous, current = ticks - ticks % length, 0, 0
+    elseif ticks >= start + length then
+      start, previous, current = start + length, current, 0
+    end
+    local used = current + floor(previous * (length - max(ticks - start, 0)) / length)
+    local following, fits_at = start + length, nil
+    if used + units <= limit then
+      current, used = current + units, used + units
+    elseif limit - units >= current then
+      fits_at = (following - floor(((limit - units - current + 1) * length - 1) / previous)) * tick
+    else
+      fits_at = (following + max(0, length - floor(((limit - units + 1) * length - 1) / current))) * tick
+    end
+    local fresh_at = now
+    if current > 0 then
+      fresh_at = (following + length) * tick
+    elseif previous > 0 then
+      fresh_at = following * tick
+    end
+    return start, previous, current, used, fits_at, fresh_at
   end
-  local elapsed = max(now - start, 0)
-  local used = current + floor(previous * (length - elapsed) / length)
-  local following = start + length
-  if used + units <= limit then
-    current = current + units
-    local fresh = current > 0 and following + length or previous > 0 and following or now
-    return true, start, previous, current, used + units, nil, fresh * tick
-  end
-  local fits_at
-  local room = limit - units
-  if room >= current then
-    fits_at = following - floor(((room - current + 1) * length - 1) / previous)
-  else
-    fits_at = following + max(0, length - floor(((room + 1) * length - 1) / current))
-  end
-  local fresh = current > 0 and following + length or following
-  return false, start, previous, current, used, fits_at * tick, fresh * tick
-end
 
-local function token_bucket(now, used, mark, parts, limit, units, length, tick, refill)
-  local exact_now = now
-  now = floor(now / tick)
+  local used, mark, parts = first, second, third
   if not used then
-    used, mark, parts = 0, now, 0
+    used, mark, parts = 0, ticks, 0
   else
     if parts >= refill then
       mark, parts = mark + 1, 0
     end
     if used == 0 then
-      mark, parts = max(now, mark), 0
-    elseif now > mark then
-      local elapsed = now - mark
-      local periods, ticks = floor(elapsed / length), elapsed % length
+      mark, parts = max(ticks, mark), 0
+    elseif ticks > mark then
+      local periods, rest = floor((ticks - mark) / length), (ticks - mark) % length
       if periods > ceil(used / refill) then
         used = 0
       else
-        local whole = floor((ticks * refill - parts) / length)
+        local whole = floor((rest * refill - parts) / length)
         local moved = parts + whole * length
         used = max(used - periods * refill - whole, 0)
         mark, parts = mark + periods * length + floor(moved / refill), moved % refill
       end
       if used == 0 then
-        mark, parts = now, 0
+        mark, parts = ticks, 0
       end
     end
-  end
-  -- The time at which so many of the used units are paid back.
-  local function paid_back_at(paid)
-    local rest = paid % refill
-    return (mark + floor(paid / refill) * length + ceil((rest * length + parts) / refill)) * tick
   end
   local fits_at
   if used + units <= limit then
     used = used + units
   else
-    fits_at = paid_back_at(used + units - limit)
+    fits_at = paid_back_at(used + units - limit, mark, parts, length, refill) * tick
   end
-  return not fits_at, used, mark, parts, used, fits_at, used == 0 and exact_now or paid_back_at(used)
+  return used, mark, parts, used, fits_at, used == 0 and now or paid_back_at(used, mark, parts, length, refill) * tick
 end
 
-local judges = { f = window, a = aligned_window, s = sliding_window, b = token_bucket }
-
--- The mark after usage went from `before` to `after`, and whether it is above the watermark.
-local function next_mark(mark, before, after, high, low, now)
-  local is_above = mark > 0 and mark % 2 == 0 and before > low
-  if not is_above and after >= high then
-    return 2 * max(now, floor(mark / 2) + 1), true
-  end
-  return (is_above or mark % 2 == 1 or mark == 0) and mark or mark + 1, is_above
+local function corrupt(demand)
+  return redis.error_reply('CORRUPT ' .. demand .. ' what stands at the key of this demand is no counter')
 end
 
-local function text(number)
-  return string.format('%.0f', number)
-end
-
-local now
-if ARGV[2] == '' then
+local serial, now, remember, keep = struct.unpack(CIRCUMSTANCES, ARGV[1])
+if now == 0 then
   local time = redis.call('TIME')
   now = time[1] * 1000000 + time[2]
-else
-  now = tonumber(ARGV[2])
 end
 
-local demands = (#ARGV - FIXED_ARGUMENTS) / ARGUMENTS
-local record = ARGV[3] ~= '0' and KEYS[demands + 1]
+local demands = #ARGV - 1
+local record = remember > 0 and KEYS[demands + 1]
 if record then
   local recorded = redis.call('GET', record)
-  local numbers = recorded and recorded:gmatch('[^,]+')
-  if numbers and now < tonumber(numbers()) then
-    local reply = { tonumber(ARGV[1]) }
-    for number in numbers do
-      reply[#reply + 1] = tonumber(number)
+  if recorded and now < struct.unpack(NUMBER, recorded) then
+    return struct.pack(NUMBER, serial) .. recorded:sub(NUMBER_BYTES + 1)
+  end
+end
+
+local values = record and redis.call('MGET', unpack(KEYS, 1, demands)) or redis.call('MGET', unpack(KEYS))
+local reply, written, expires_in = { struct.pack(NUMBER, serial) }, {}, {}
+local refused, charges, all_known, corrupt = false, false, true, nil
+
+-- Judges all demands, and puts the reply together: with all that fit charged, or without any charge.
+local function judge_all(with_charges)
+  for i = 1, demands do
+    local value, first, second, third, mark, claim = values[i], nil, nil, nil, 0, ''
+    if value then
+      if #value == COUNTER_BYTES + CLAIM_BYTES then
+        claim = value:sub(COUNTER_BYTES + 1)
+      elseif #value ~= COUNTER_BYTES then
+        corrupt = i
+        return
+      end
+      first, second, third, mark = struct.unpack(COUNTER, value)
+      if first >= LARGEST or second >= LARGEST or third >= LARGEST or mark >= LARGEST then
+        corrupt = i
+        return
+      end
+    else
+      all_known = false
+      -- A key without text may have something else.
+      if redis.call('EXISTS', KEYS[i]) == 1 then
+        corrupt = i
+        return
+      end
     end
-    return reply
+
+    local algorithm, limit, units, length, tick, refill, high, low = struct.unpack(DEMAND, ARGV[i + 1])
+    local charged, cannot_fit = units, units < 0
+    if cannot_fit then
+      charged = 0
+    end
+    local next_first, next_second, next_third, used, fits_at, fresh_at =
+      judge(algorithm, now, first, second, third, limit, charged, length, tick, refill)
+    if fits_at then
+      charged = 0
+    elseif charged > 0 and not with_charges then
+      charged = 0
+      next_first, next_second, next_third, used, fits_at, fresh_at =
+        judge(algorithm, now, first, second, third, limit, 0, length, tick, refill)
+      fits_at = nil
+    end
+
+    local is_above, next_mark = 0, mark
+    if high >= 0 then
+      local was_above = mark > 0 and mark % 2 == 0
+      local stays_above = was_above and used - charged > low
+      if stays_above or used >= high then
+        is_above = 1
+      end
+      if used >= high and not stays_above then
+        next_mark = 2 * max(now, floor(mark / 2) + 1)
+      elseif was_above and not stays_above then
+        next_mark = mark + 1
+      end
+    end
+    if charged > 0 then
+      charges, mark = true, next_mark
+      written[i] = struct.pack(COUNTER, next_first, next_second, next_third, mark) .. claim
+      -- Longer than the time until it equals a fresh one, so that its end grants nothing.
+      expires_in[i] = max(ceil((fresh_at - now) / 1000) + 1000, keep)
+    end
+
+    local waits = fits_at and units ~= 0
+    refused = refused or waits or cannot_fit
+    local wait = waits and min(max(fits_at - now, 0), LONGEST_TOLD) or -1
+    local reset = min(max(fresh_at - now, 0), LONGEST_TOLD)
+    reply[i + 1] = struct.pack(FINDING, used, wait, reset, mark, is_above)
   end
 end
 
 -- First everything is read and judged …
-local values = redis.call('MGET', unpack(KEYS, 1, demands))
-local judged, admitted, charges, all_known = {}, true, false, true
-for i = 1, demands do
-  local value, first, second, third, mark, claim = values[i], nil, nil, nil, 0, ''
-  if value then
-    first, second, third, mark, claim = value:match('^(%d+):(%d+):(%d+):(%d+)(:?[:%x]*)$')
-    first, second, third, mark = tonumber(first), tonumber(second), tonumber(third), tonumber(mark)
-    if not first or max(first, second, third, mark) >= LARGEST or not (claim == '' or claim:find('^:%d+:%x+$')) then
-      return redis.error_reply('CORRUPT ' .. i .. ' what stands at the key of this demand is no counter')
-    end
-  else
-    -- A key that has no text may have something else.
-    if redis.call('EXISTS', KEYS[i]) == 1 then
-      return redis.error_reply('CORRUPT ' .. i .. ' what stands at the key of this demand is no counter')
-    end
-    all_known = false
-  end
-  local at = FIXED_ARGUMENTS + (i - 1) * ARGUMENTS
-  local demand = {
-    judge = judges[ARGV[at + 1]],
-    first = first, second = second, third = third, mark = mark, claim = claim,
-    limit = tonumber(ARGV[at + 2]), units = tonumber(ARGV[at + 3]),
-    length = tonumber(ARGV[at + 4]), tick = tonumber(ARGV[at + 5]), refill = tonumber(ARGV[at + 6]),
-    high = tonumber(ARGV[at + 7]), low = tonumber(ARGV[at + 8]),
-  }
-  judged[i] = demand
-  local units = max(demand.units, 0)
-  demand.fits, demand.next_first, demand.next_second, demand.next_third, demand.used, demand.fits_at, demand.fresh_at =
-    demand.judge(now, first, second, third, demand.limit, units, demand.length, demand.tick, demand.refill)
-  admitted = admitted and demand.units >= 0 and (demand.fits or units == 0)
-  charges = charges or units > 0
+judge_all(true)
+if refused and charges and not corrupt then
+  judge_all(false)
 end
-
+if corrupt then
+  return redis.error_reply('CORRUPT ' .. corrupt .. ' what stands at the key of this demand is no counter')
+end
 -- … then it is known whether anything is written.
-local reply = { tonumber(ARGV[1]) }
-for i = 1, demands do
-  local demand = judged[i]
-  local charged = admitted and demand.units or 0
-  if not admitted and demand.fits and demand.units > 0 then
-    -- As it is without the charge that another demand prevents.
-    local _
-    _, _, _, _, demand.used, _, demand.fresh_at = demand.judge(
-      now, demand.first, demand.second, demand.third, demand.limit, 0, demand.length, demand.tick, demand.refill)
-  end
-  local is_above = false
-  if demand.high >= 0 then
-    local mark
-    mark, is_above = next_mark(demand.mark, demand.used - charged, demand.used, demand.high, demand.low, now)
-    if charged > 0 then
-      demand.mark = mark
-    end
-  end
-  local wait = -1
-  if not demand.fits and demand.units ~= 0 then
-    wait = min(max(demand.fits_at - now, 0), LONGEST_TOLD)
-  end
-  local n = #reply
-  reply[n + 1] = demand.used
-  reply[n + 2] = wait
-  reply[n + 3] = min(max(demand.fresh_at - now, 0), LONGEST_TOLD)
-  reply[n + 4] = is_above and 1 or 0
-  reply[n + 5] = demand.mark
-end
-if not (admitted and charges) then
-  return reply
+if refused or not charges then
+  return table.concat(reply)
 end
 
 -- Only the first write of a script can be refused, by a server without memory: nothing is written then. A change of an
 -- expiry takes no memory, so where every counter is there already it comes first, and the decision is made nevertheless.
-local function write_first(key, value, milliseconds)
+local has_written = false
+local function write(key, value, milliseconds)
+  if has_written then
+    redis.call('SET', key, value, 'PX', milliseconds)
+    return
+  end
   local answer = redis.pcall('SET', key, value, 'PX', milliseconds)
-  if answer.err and answer.err:find('OOM', 1, true) and all_known then
+  if answer.err and all_known and answer.err:find('OOM', 1, true) then
     redis.call('PEXPIRE', key, milliseconds)
     answer = redis.call('SET', key, value, 'PX', milliseconds)
   end
-  return answer
+  has_written = true
+  return answer.err and answer
 end
 
-local has_written = false
+local failure
 if record then
-  local numbers = { text(now + 1000 * tonumber(ARGV[3])) }
-  for i = 2, #reply do
-    numbers[i] = text(reply[i])
-  end
+  local recorded = { struct.pack(NUMBER, now + 1000 * remember), unpack(reply, 2) }
   for i = 1, demands do
-    numbers[#numbers + 1] = text(judged[i].limit)
+    local _, limit = struct.unpack(DEMAND, ARGV[i + 1])
+    recorded[#recorded + 1] = struct.pack(NUMBER, limit)
   end
-  local milliseconds = text(max(tonumber(ARGV[3]), tonumber(ARGV[4])))
-  local answer = redis.pcall('SET', record, table.concat(numbers, ','), 'PX', milliseconds)
-  if answer.err then
-    return answer
-  end
-  has_written = true
+  all_known = false
+  failure = write(record, table.concat(recorded), max(remember, keep))
 end
 for i = 1, demands do
-  local demand = judged[i]
-  if demand.units > 0 then
-    local value = string.format('%.0f:%.0f:%.0f:%.0f%s',
-      demand.next_first, demand.next_second, demand.next_third, demand.mark, demand.claim)
-    -- Longer than the time until it equals a fresh one, so that its end grants nothing.
-    local milliseconds = text(max(ceil((demand.fresh_at - now) / 1000) + 1000, tonumber(ARGV[4])))
-    if has_written then
-      redis.call('SET', KEYS[i], value, 'PX', milliseconds)
-    else
-      local answer = write_first(KEYS[i], value, milliseconds)
-      if answer.err then
-        return answer
-      end
-      has_written = true
-    end
+  if written[i] and not failure then
+    failure = write(KEYS[i], written[i], expires_in[i])
   end
 end
-return reply
+return failure or table.concat(reply)

@@ -80,7 +80,7 @@ impl News {
     }
 
     async fn claim(&self, client: &Arc<Client>, mark: u64) -> Option<bool> {
-        let call = Arc::new(script::claim(&self.counter, mark, &client.instance));
+        let call = Arc::new(script::claim(&self.counter, mark, client.instance));
         let reply = client.call(&CLAIM, call).await.ok()?;
         Some(reply == Value::Int(1))
     }

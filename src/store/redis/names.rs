@@ -51,7 +51,7 @@ impl Names {
     pub(super) fn counter(&self, demand: &Demand<'_>) -> String {
         let terms = &demand.terms;
         let mut name = String::with_capacity(96);
-        let algorithm = letter(terms.quota.algorithm());
+        let algorithm = char::from(letter(terms.quota.algorithm()));
         let period = terms.quota.counted().micros;
         // Writing to a string does not fail.
         let _ = write!(name, "{}tq1:{{{}}}:{}:{algorithm}{period}:", self.prefix, terms.group(), terms.axis());
@@ -119,12 +119,12 @@ fn write_digest(digester: Digester, name: &mut String) {
 }
 
 /// What stands for an algorithm in names and in the script.
-pub(super) fn letter(algorithm: Algorithm) -> char {
+pub(super) fn letter(algorithm: Algorithm) -> u8 {
     match algorithm {
-        Algorithm::FixedWindow => 'f',
-        Algorithm::AlignedWindow => 'a',
-        Algorithm::SlidingWindow => 's',
-        Algorithm::TokenBucket => 'b',
+        Algorithm::FixedWindow => b'f',
+        Algorithm::AlignedWindow => b'a',
+        Algorithm::SlidingWindow => b's',
+        Algorithm::TokenBucket => b'b',
     }
 }
 

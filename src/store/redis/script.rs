@@ -4,6 +4,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use redis::{Arg, Cmd, Value};
+use smallvec::SmallVec;
 
 use super::names::letter;
 use crate::question::{Demand, Terms};
@@ -47,7 +48,7 @@ impl Script {
 pub(super) struct Circumstances {
     /// By which the reply is known as this decision's.
     pub(super) serial: u64,
-    /// In microseconds; `None`: the server's time.
+    /// In microseconds, not 0; `None`: the server's time.
     pub(super) now: Option<u64>,
     /// The record of the request, and how long it is kept.
     pub(super) record: Option<(String, Duration)>,
@@ -63,36 +64,51 @@ pub(super) fn decide(demands: &[Demand<'_>], mut counters: Vec<String>, circumst
     let (record, kept) = record.unzip();
     counters.extend(record);
     let mut call = DECIDE.call(&counters);
-    call.arg(serial);
-    match now {
-        Some(now) => call.arg(now).arg(millis(kept)).arg(KEPT_BY_ANOTHER_CLOCK),
-        None => call.arg("").arg(millis(kept)).arg(0),
-    };
-    for Demand { terms, watermark, .. } in demands {
-        let (quota, period) = (terms.quota, terms.quota.counted());
-        call.arg(letter(quota.algorithm()).to_string()).arg(quota.limit());
-        if terms.can_fit() {
-            call.arg(terms.units);
-        } else {
-            call.arg(-1);
-        }
-        call.arg(period.micros / u64::from(period.tick)).arg(period.tick).arg(quota.refill());
-        match watermark.map(|watermark| watermark.marks(quota.limit())) {
-            Some((high, low)) => call.arg(high).arg(low),
-            None => call.arg(-1).arg(-1),
-        };
+    let keep = if now.is_some() { KEPT_BY_ANOTHER_CLOCK } else { 0 };
+    call.arg(pack([serial, now.unwrap_or(0), millis(kept), keep]).as_slice());
+    for demand in demands {
+        call.arg(packed(demand).as_slice());
     }
     call
+}
+
+/// Numbers as the script's CIRCUMSTANCES.
+fn pack(numbers: [u64; 4]) -> [u8; 32] {
+    let mut packed = [0; 32];
+    for (place, number) in packed.chunks_exact_mut(8).zip(numbers) {
+        place.copy_from_slice(&number.to_be_bytes());
+    }
+    packed
+}
+
+/// A demand as the script's DEMAND.
+fn packed(demand: &Demand<'_>) -> SmallVec<[u8; 64]> {
+    let Demand { terms, watermark, .. } = demand;
+    let (quota, period) = (terms.quota, terms.quota.counted());
+    let marks = watermark.map(|watermark| watermark.marks(quota.limit()));
+    // Neither comes near the sign's bit.
+    let (high, low) = marks.map_or((-1, -1), |(high, low)| (high.cast_signed(), low.cast_signed()));
+    let units = if terms.can_fit() { terms.units.cast_signed() } else { -1 };
+    let mut packed = SmallVec::new();
+    packed.push(letter(quota.algorithm()));
+    packed.extend_from_slice(&quota.limit().to_be_bytes());
+    packed.extend_from_slice(&units.to_be_bytes());
+    packed.extend_from_slice(&(period.micros / u64::from(period.tick)).to_be_bytes());
+    packed.extend_from_slice(&period.tick.to_be_bytes());
+    packed.extend_from_slice(&quota.refill().to_be_bytes());
+    packed.extend_from_slice(&high.to_be_bytes());
+    packed.extend_from_slice(&low.to_be_bytes());
+    packed
 }
 
 fn millis(time: Option<Duration>) -> u64 {
     time.map_or(0, |time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1))
 }
 
-/// The call that claims the news of a mark.
-pub(super) fn claim(counter: &str, mark: u64, instance: &str) -> Cmd {
+/// The call that claims the news of a mark for an instance.
+pub(super) fn claim(counter: &str, mark: u64, instance: u64) -> Cmd {
     let mut call = CLAIM.call(&[counter.to_owned()]);
-    call.arg(mark).arg(instance);
+    call.arg(&[mark.to_be_bytes(), instance.to_be_bytes()].concat());
     call
 }
 
@@ -121,59 +137,66 @@ impl Found {
 }
 
 /// A reply to the decision of this serial, on so many demands; `None` if it is none.
-pub(super) fn read(reply: &Value, serial: u64, demands: usize) -> Option<Vec<Found>> {
-    let Value::Array(numbers) = reply else { return None };
-    let number = |value: &Value| match value {
-        Value::Int(number) => Some(*number),
-        _ => None,
-    };
-    let numbers: Vec<i64> = numbers.iter().map(number).collect::<Option<_>>()?;
-    let (first, rest) = numbers.split_first()?;
-    let (found, limits) = rest.split_at_checked(demands * 5)?;
-    if first.cast_unsigned() != serial || ![0, demands].contains(&limits.len()) {
+pub(super) fn read(reply: &Value, serial: u64, demands: usize) -> Option<SmallVec<[Found; 4]>> {
+    const FINDING: usize = 33;
+    let Value::BulkString(bytes) = reply else { return None };
+    let (of, rest) = number(bytes)?;
+    let (findings, mut limits) = rest.split_at_checked(demands * FINDING)?;
+    if of != serial || ![0, demands * size_of::<u64>()].contains(&limits.len()) {
         return None;
     }
-    let unsigned = |number: i64| u64::try_from(number).ok();
-    let limits = limits.iter().map(|limit| unsigned(*limit)).chain(std::iter::repeat(None));
-    let found = found.chunks_exact(5).zip(limits).map(|(found, decided_by)| {
-        let &[used, wait, reset, is_above, mark] = found else { return None };
-        Some(Found {
-            used: unsigned(used)?,
-            wait: unsigned(wait),
-            reset: unsigned(reset)?,
-            is_above: is_above == 1,
-            mark: unsigned(mark)?,
-            decided_by,
-        })
+    let found = findings.chunks_exact(FINDING).map(|finding| {
+        let (used, rest) = number(finding)?;
+        let (wait, rest) = number(rest)?;
+        let (reset, rest) = number(rest)?;
+        let (mark, rest) = number(rest)?;
+        let decided_by = number(limits).map(|(limit, rest)| {
+            limits = rest;
+            limit
+        });
+        // A wait of -1 is none.
+        let wait = u64::try_from(wait.cast_signed()).ok();
+        Some(Found { used, wait, reset, is_above: rest == [1], mark, decided_by })
     });
     found.collect()
+}
+
+/// The number that these bytes start with, and the rest of them.
+fn number(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    let (number, rest) = bytes.split_first_chunk()?;
+    Some((u64::from_be_bytes(*number), rest))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn ints(numbers: &[i64]) -> Value {
-        Value::Array(numbers.iter().map(|number| Value::Int(*number)).collect())
+    fn reply(serial: u64, findings: &[[u64; 4]], limits: &[u64]) -> Vec<u8> {
+        let numbers = |numbers: &[u64]| numbers.iter().flat_map(|number| number.to_be_bytes()).collect::<Vec<_>>();
+        let finding = |finding: &[u64; 4]| [numbers(finding), vec![1]].concat();
+        [numbers(&[serial]), findings.iter().flat_map(finding).collect(), numbers(limits)].concat()
     }
 
     #[test]
     fn a_reply_that_is_not_ours_is_none() {
-        let ours = ints(&[7, 3, -1, 1_000, 0, 0, 5, 9, 1, 1, 12]);
-        let found = read(&ours, 7, 2).unwrap();
+        let findings = [[3, u64::MAX, 1_000, 0], [5, 9, 1, 12]];
+        let ours = reply(7, &findings, &[]);
+        let bytes = |bytes: &[u8]| Value::BulkString(bytes.to_vec());
+        let found = read(&bytes(&ours), 7, 2).unwrap();
         assert_eq!((found[0].used, found[0].wait, found[1].wait, found[1].mark), (3, None, Some(9), 12));
-        let again = read(&ints(&[7, 3, -1, 1_000, 0, 0, 8]), 7, 1).unwrap();
-        assert_eq!(again[0].decided_by, Some(8), "decided before, by this limit");
+        let again = read(&bytes(&reply(7, &findings, &[8, 20])), 7, 2).unwrap();
+        assert_eq!((again[0].decided_by, again[1].decided_by), (Some(8), Some(20)), "decided before, by these limits");
         for (reply, demands) in [
-            (ours.clone(), 1),
-            (ours.clone(), 3),
-            (ints(&[8, 3, -1, 1_000, 0, 0, 5, 9, 1, 1, 12]), 2),
-            (ints(&[7, 3, -1, 1_000, 0, 0, 5, 9, 1, 1]), 2),
-            (ints(&[7, 3, -1, 1_000, 0, 0, 5, 9, 1, 1, 12, 8]), 2),
-            (ints(&[7, -3, -1, 1_000, 0, 0]), 1),
-            (ints(&[]), 0),
+            (bytes(&ours), 1),
+            (bytes(&ours), 3),
+            (bytes(&reply(8, &findings, &[])), 2),
+            (bytes(&reply(7, &findings, &[8])), 2),
+            (bytes(&ours[..ours.len() - 1]), 2),
+            (bytes(b"OK"), 1),
+            (bytes(b""), 0),
             (Value::Nil, 1),
-            (Value::Array(vec![Value::Int(7), Value::Nil]), 1),
+            (Value::Int(7), 1),
+            (Value::Array(vec![bytes(&ours)]), 2),
         ] {
             assert!(read(&reply, 7, demands).is_none(), "{reply:?}");
         }
@@ -181,7 +204,7 @@ mod tests {
 
     #[test]
     fn a_whole_call_is_the_same_call_with_the_script_in_place_of_its_digest() {
-        let call = claim("counter", 4, "ab");
+        let call = claim("counter", 4, 7);
         let whole = CLAIM.whole(&call);
         let arguments = |call: &Cmd| -> Vec<Vec<u8>> {
             let simple = call.args_iter().filter_map(|argument| match argument {
