@@ -12,6 +12,7 @@ async fn main() {
     let [_, url, rounds, tasks] = &arguments[..] else { panic!("charger <redis url> <rounds> <tasks>") };
     let number = |text: &str| text.parse::<u32>().expect("a number");
 
+    rustls::crypto::ring::default_provider().install_default().expect("there is no other");
     let store = RedisStore::builder(url).deadline(Duration::from_secs(20)).build().expect("the address is valid");
     let group = Group::new("charged", store).expect("the name is valid");
     let day = |limit| Quota::token_bucket(limit, 1, 10 * tower_quota::DAY);

@@ -7,6 +7,7 @@ mod processes;
 mod script;
 mod server;
 mod stored;
+mod tls;
 mod watermark;
 
 use tower_quota::{CountedBy, Group, HOUR, Key, Meter, OnStoreFailure, PerKeyAxis, Quota, RedisStore, SharedAxis};

@@ -109,6 +109,11 @@ impl Fault {
         Self::new(&UNREACHABLE, reason)
     }
 
+    /// Connecting panicked.
+    pub(super) fn of_panic() -> Self {
+        Self::new(&NOT_LET_IN, "connecting panicked: with TLS, install a rustls crypto provider before")
+    }
+
     /// The command failed.
     pub(super) fn of_command(error: &RedisError) -> Self {
         let is_reply = matches!(error.kind(), ErrorKind::Server(_) | ErrorKind::Extension);

@@ -1,5 +1,6 @@
 //! Connections, made when they are needed and given up when they are no good.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -81,8 +82,9 @@ impl Pool {
         let (done, attempt) = oneshot::channel();
         let (connecting, slot) = (self.connector.connect(), Arc::clone(slot));
         runtime.spawn(async move {
-            let made = match timeout(CONNECT_WITHIN, connecting).await {
-                Ok(made) => made.map(Lane::new).map_err(|error| Fault::of_connecting(&error)),
+            let made = match timeout(CONNECT_WITHIN, AssertUnwindSafe(connecting).catch_unwind()).await {
+                Ok(Ok(made)) => made.map(Lane::new).map_err(|error| Fault::of_connecting(&error)),
+                Ok(Err(_)) => Err(Fault::of_panic()),
                 Err(_) => Err(Fault::unreachable("no connection within a second")),
             };
             *slot.lock() = match &made {
@@ -119,5 +121,34 @@ impl Pool {
 impl Lane {
     fn new(connection: Arc<dyn Connection>) -> Arc<Self> {
         Arc::new(Self { connection, loading: tokio::sync::Mutex::new(()), loads: AtomicU64::new(0) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::future::BoxFuture;
+    use redis::RedisResult;
+
+    use super::*;
+    use crate::store::contract::{StoreError, StoreErrorKind};
+
+    /// What a TLS library does in a process that has not installed its cryptography.
+    struct Panicking;
+
+    impl Connector for Panicking {
+        fn connect(&self) -> BoxFuture<'static, RedisResult<Arc<dyn Connection>>> {
+            Box::pin(async { panic!("no process-level CryptoProvider") })
+        }
+    }
+
+    #[test]
+    fn connecting_that_panics_is_a_failure_that_says_what_to_do() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let pool = Pool::new(Arc::new(Panicking), 1);
+        for _ in 0..2 {
+            let error: StoreError = runtime.block_on(pool.lane()).err().unwrap().into();
+            assert_eq!(error.kind(), StoreErrorKind::Misconfigured);
+            assert!(error.to_string().contains("crypto provider"), "{error}");
+        }
     }
 }
