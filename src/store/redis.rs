@@ -19,6 +19,7 @@ use smallvec::SmallVec;
 
 pub use self::builder::RedisStoreBuilder;
 use self::client::Client;
+use self::episodes::Episodes;
 use self::script::{Circumstances, Found};
 use crate::config_error::ConfigError;
 use crate::question::{Demand, Question, Terms};
@@ -29,6 +30,7 @@ use crate::watermark::Watermark;
 #[doc = include_str!("redis/store.md")]
 pub struct RedisStore {
     client: Arc<Client>,
+    episodes: Arc<Episodes>,
 }
 
 impl RedisStore {
@@ -93,7 +95,7 @@ impl Store for RedisStore {
         let serial = client.next_serial();
         let call = script::decide(demands, counters, Circumstances { serial, now: client.now(), record });
 
-        let client = Arc::clone(client);
+        let (client, episodes) = (Arc::clone(client), Arc::clone(&self.episodes));
         Answer::Pending(Box::pin(async move {
             let count = asked.len();
             let read = move |reply: &redis::Value| script::read(reply, serial, count);
@@ -101,7 +103,7 @@ impl Store for RedisStore {
             let found = decided.map_err(|error| named(error, &asked))?;
             for (asked, found) in asked.iter().zip(&found) {
                 if let Some((watermark, counter)) = &asked.watched {
-                    client.episodes.look(&client, counter, watermark, asked.terms, *found);
+                    episodes.look(&client, counter, watermark, asked.terms, *found);
                 }
             }
             let report = |(asked, found): (&Asked, &Found)| found.report(&asked.terms);

@@ -141,14 +141,13 @@ impl RedisStoreBuilder {
             names: Names::new(&prefix, secret.as_deref(), callers)?,
             pool: Pool::new(connector, connections),
             breaker: Breaker::new(break_after),
-            episodes: Episodes::default(),
             instance: random(),
             clock,
             deadline,
             requests_kept,
             serial: AtomicU64::new(random()),
         };
-        Ok(RedisStore { client: Arc::new(client) })
+        Ok(RedisStore { client: Arc::new(client), episodes: Arc::new(Episodes::default()) })
     }
 }
 

@@ -5,14 +5,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use redis::{Cmd, Value};
-use tokio::runtime::Handle;
 use tokio::time::timeout;
 
 use super::breaker::{Admission, Breaker};
-use super::episodes::Episodes;
 use super::fault::{Fault, Then};
 use super::names::Names;
-use super::pool::{Lane, Pool};
+use super::pool::{Lane, Pool, runtime};
 use super::script::{DECIDE, Script};
 use crate::clock::Clock;
 use crate::store::contract::{StoreError, StoreErrorKind};
@@ -25,7 +23,6 @@ pub(super) struct Client {
     pub(super) names: Names,
     pub(super) pool: Pool,
     pub(super) breaker: Breaker,
-    pub(super) episodes: Episodes,
     /// Tells this instance from all others.
     pub(super) instance: u64,
     pub(super) clock: Option<Box<dyn Clock>>,
@@ -58,9 +55,7 @@ impl Client {
             return self.decide_within(deadline, call, has_request_id, read).await;
         };
         // A probe goes on when its caller has gone.
-        let runtime =
-            Handle::try_current().map_err(|_| Fault::unreachable("it is to be awaited on a tokio runtime"))?;
-        let probing = runtime.spawn(async move {
+        let probing = runtime()?.spawn(async move {
             let decided = self.decide_within(PROBE_WITHIN, call, has_request_id, read).await;
             drop(probe);
             decided
@@ -175,11 +170,6 @@ impl Client {
 async fn within<T>(time: Duration, attempt: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
     runtime()?;
     timeout(time, attempt).await.unwrap_or_else(|_| Err(Fault::timed_out()))
-}
-
-/// The runtime that this is awaited on.
-pub(super) fn runtime() -> Result<Handle, Fault> {
-    Handle::try_current().map_err(|_| Fault::unreachable("a decision in Redis is to be awaited on a tokio runtime"))
 }
 
 /// Runs a script that the server may not know yet: whoever finds it missing sends it whole, one at a time, so that many

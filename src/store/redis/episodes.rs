@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use redis::Value;
-use tokio::runtime::Handle;
 
 use super::client::Client;
+use super::pool::runtime;
 use super::script::{self, CLAIM, Found};
 use crate::question::Terms;
 use crate::watermark::{Crossing, Mark, Watermark};
@@ -29,7 +29,14 @@ struct News {
 impl Episodes {
     /// Looks at a counter as a decision found it. What is new there is claimed, off the decision's way, and told if the
     /// claim is granted.
-    pub(super) fn look(&self, client: &Arc<Client>, counter: &str, watermark: &Watermark, terms: Terms, found: Found) {
+    pub(super) fn look(
+        self: &Arc<Self>,
+        client: &Arc<Client>,
+        counter: &str,
+        watermark: &Watermark,
+        terms: Terms,
+        found: Found,
+    ) {
         if found.mark == 0 {
             return;
         }
@@ -42,13 +49,13 @@ impl Episodes {
             }
         };
         // A decision is awaited on a runtime.
-        let Ok(runtime) = Handle::try_current() else { return };
+        let Ok(runtime) = runtime() else { return };
         let news = News { counter: counter.to_owned(), watermark: watermark.clone(), terms, found, before };
-        let client = Arc::clone(client);
+        let (client, episodes) = (Arc::clone(client), Arc::clone(self));
         runtime.spawn(async move {
             if news.claim_and_tell(&client).await.is_none() {
                 // The next decision that sees it tries again.
-                client.episodes.forget(&news);
+                episodes.forget(&news);
             }
         });
     }

@@ -8,10 +8,10 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::Shared;
 use parking_lot::Mutex;
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::client::runtime;
 use super::connection::{Connection, Connector};
 use super::fault::Fault;
 
@@ -116,6 +116,11 @@ impl Pool {
             }
         }
     }
+}
+
+/// The runtime that this is awaited on.
+pub(super) fn runtime() -> Result<Handle, Fault> {
+    Handle::try_current().map_err(|_| Fault::unreachable("a decision in Redis is to be awaited on a tokio runtime"))
 }
 
 impl Lane {

@@ -108,7 +108,7 @@ fn millis(time: Option<Duration>) -> u64 {
 /// The call that claims the news of a mark for an instance.
 pub(super) fn claim(counter: &str, mark: u64, instance: u64) -> Cmd {
     let mut call = CLAIM.call(&[counter.to_owned()]);
-    call.arg(&[mark.to_be_bytes(), instance.to_be_bytes()].concat());
+    call.arg([mark.to_be_bytes(), instance.to_be_bytes()].concat());
     call
 }
 
