@@ -2,6 +2,7 @@
 
 mod allocations;
 mod answers;
+mod concurrency;
 mod handler;
 mod mounting;
 mod service;

@@ -1,18 +1,19 @@
 #![doc = include_str!("../docs/crate.md")]
 
+mod answer;
+mod concurrency;
 mod global_capacity;
 pub mod key;
 mod quota;
 mod rejection;
 mod user_quota;
 
+pub use answer::{AnswerBody, AnyBody};
+pub use concurrency::{Concurrency, ConcurrencyFuture, ConcurrencyLayer, Permit, PermitBody};
 pub use global_capacity::GlobalCapacityLayer;
 pub use http::request::Parts;
 pub use key::RequestKey;
-pub use quota::{
-    AnswerBody, AnyBody, AxisLayer, Metered, MeteredFuture, QuotaLayer, RequestCharge, RequestChargeFuture,
-    RequestMeter,
-};
+pub use quota::{AxisLayer, Metered, MeteredFuture, QuotaLayer, RequestCharge, RequestChargeFuture, RequestMeter};
 pub use rejection::{Reason, Rejection};
 pub use tower_quota_core::*;
 pub use user_quota::UserQuotaLayer;

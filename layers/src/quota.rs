@@ -1,13 +1,11 @@
 //! The combinator, and the one service behind all quota layers.
 
-mod body;
 mod future;
 mod layer;
 mod meter;
 mod rules;
 mod service;
 
-pub use self::body::{AnswerBody, AnyBody};
 pub use self::future::MeteredFuture;
 pub use self::layer::{AxisLayer, QuotaLayer};
 pub(crate) use self::layer::{IntoMeasure, decision_setters};

@@ -30,6 +30,8 @@ struct Inner {
     reason: Reason,
     axis: Option<&'static str>,
     verdict: Option<Verdict>,
+    /// How long to wait, where no verdict tells.
+    retry_after: Option<Duration>,
     /// The layer whose meter refused.
     layer: Option<LayerId>,
 }
@@ -62,12 +64,25 @@ impl Rejection {
             ChargeError::Store(_) => (Reason::StoreFailed, None, None),
             _ => (Reason::Misconfigured, None, None),
         };
-        Self(Arc::new(Inner { reason, axis, verdict, layer: Some(layer) }))
+        let retry_after = (reason == Reason::StoreFailed).then_some(RETRY_AFTER_FAILURE);
+        Self(Arc::new(Inner { reason, axis, verdict, retry_after, layer: Some(layer) }))
+    }
+
+    /// A rejection that no decision was made for.
+    pub(crate) fn plain(reason: Reason) -> Self {
+        Self(Arc::new(Inner { reason, axis: None, verdict: None, retry_after: None, layer: None }))
+    }
+
+    /// This rejection, telling the caller to wait for so long.
+    pub(crate) fn after(self, wait: Duration) -> Self {
+        let Inner { reason, axis, .. } = *self.0;
+        let verdict = self.0.verdict.clone();
+        Self(Arc::new(Inner { reason, axis, verdict, retry_after: Some(wait), layer: self.0.layer }))
     }
 
     /// Something that the application hung into a layer does not work.
     pub(crate) fn misconfigured() -> Self {
-        Self(Arc::new(Inner { reason: Reason::Misconfigured, axis: None, verdict: None, layer: None }))
+        Self::plain(Reason::Misconfigured)
     }
 
     /// The rejection that a response was made of, if it was made of one.
@@ -93,14 +108,11 @@ impl Rejection {
     /// How long the caller is told to wait, in whole seconds, at least one: the longest wait of all axes that refuse,
     /// rounded up. `None` if no wait helps.
     pub fn retry_after(&self) -> Option<Duration> {
-        match self.reason() {
-            Reason::QuotaExceeded | Reason::CapacityExceeded => {
-                let wait = self.verdict().map(Verdict::wait).unwrap_or_default();
-                Some(Duration::from_secs((wait.as_secs() + u64::from(wait.subsec_nanos() > 0)).max(1)))
-            }
-            Reason::StoreFailed => Some(RETRY_AFTER_FAILURE),
-            _ => None,
-        }
+        let wait = match self.reason() {
+            Reason::QuotaExceeded | Reason::CapacityExceeded => self.verdict().map(Verdict::wait),
+            _ => self.0.retry_after,
+        }?;
+        Some(Duration::from_secs((wait.as_secs() + u64::from(wait.subsec_nanos() > 0)).max(1)))
     }
 
     /// What the decision came to on each axis, if there was one.

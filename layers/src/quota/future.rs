@@ -12,9 +12,9 @@ use pin_project_lite::pin_project;
 use tower_quota_core::{CountedBy, PendingCharge};
 use tower_service::Service;
 
-use super::body::{AnswerBody, Refusal};
 use super::meter::Counted;
 use super::rules::{Rules, tell_who_counted};
+use crate::answer::{AnswerBody, Refusal};
 
 pin_project! {
     /// The response of a [`Metered`](crate::Metered) service.

@@ -7,9 +7,9 @@ use http::request::Parts;
 use tower_layer::Layer;
 use tower_quota_core::{ConfigError, Cost, Key, Measure, Meter};
 
-use super::body::{AnyBody, Refusal};
 use super::rules::{Charged, Rules};
 use super::service::Metered;
+use crate::answer::AnyBody;
 use crate::rejection::Rejection;
 
 /// Decides any number of axes of one group in one atomic step: a request that any of them refuses is charged on none.
@@ -116,9 +116,7 @@ impl QuotaLayer {
         self,
         answer: impl Fn(&Rejection, &Parts) -> Response<B> + Send + Sync + 'static,
     ) -> Self {
-        self.set(|rules| {
-            rules.answer = Some(Arc::new(move |rejection, parts| answer(rejection, parts).map(Refusal::replaced)));
-        })
+        self.set(|rules| rules.refusals.replace(answer))
     }
 
     fn set(self, change: impl FnOnce(&mut Rules)) -> Self {

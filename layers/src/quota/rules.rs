@@ -1,22 +1,20 @@
 //! What a quota layer was told to do, and what that comes to for one request.
 
-use std::any::Any;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use http::Response;
 use http::request::Parts;
-use tower_quota_core::{Asked, ChargeError, Cost, CountedBy, Key, Meter, PendingCharge, Throttle, Verdict};
+use tower_quota_core::{Asked, ChargeError, Cost, CountedBy, Key, Meter, PendingCharge, Verdict};
 
-use super::body::Refusal;
 use super::meter::{Counted, RequestMeter};
+use crate::answer::{Refusal, Refusals, log_panic};
 use crate::rejection::{LayerId, Rejection};
 
 type CostOf = Arc<dyn Fn(&Parts) -> Cost + Send + Sync>;
 type When = Arc<dyn Fn(&Parts) -> bool + Send + Sync>;
 type RequestId = Arc<dyn Fn(&Parts) -> Option<Key> + Send + Sync>;
-type Answer = Arc<dyn Fn(&Rejection, &Parts) -> Response<Refusal> + Send + Sync>;
 
 /// What a quota layer was told to do.
 #[derive(Clone)]
@@ -26,9 +24,7 @@ pub(super) struct Rules {
     pub(super) charged: Charged,
     pub(super) skip: Option<When>,
     pub(super) request_id: Option<RequestId>,
-    pub(super) answer: Option<Answer>,
-    /// For mistakes in how the application set this up.
-    mistakes: Arc<Throttle>,
+    pub(super) refusals: Refusals,
 }
 
 /// Who charges.
@@ -58,8 +54,7 @@ impl Rules {
             charged: Charged::ByLayer(None),
             skip: None,
             request_id: None,
-            answer: None,
-            mistakes: Arc::default(),
+            refusals: Refusals::default(),
         }
     }
 
@@ -88,7 +83,7 @@ impl Rules {
             }
         }));
         begun.unwrap_or_else(|panic| {
-            self.log_panic(&*panic);
+            log_panic(self.refusals.mistakes(), &*panic);
             Begun::Refused(Rejection::misconfigured())
         })
     }
@@ -109,7 +104,7 @@ impl Rules {
             Err(error) => return Begun::Refused(self.rejection(error)),
         };
         if parts.extensions.insert(meter).is_some() {
-            self.mistakes.at_most_each_second(|held_back| {
+            self.refusals.mistakes().at_most_each_second(|held_back| {
                 tracing::error!(
                     target: "tower_quota::config",
                     held_back,
@@ -122,7 +117,7 @@ impl Rules {
 
     pub(super) fn rejection(&self, error: ChargeError) -> Rejection {
         if let ChargeError::ForeignAxis { .. } = error {
-            self.mistakes.at_most_each_second(|held_back| {
+            self.refusals.mistakes().at_most_each_second(|held_back| {
                 tracing::error!(target: "tower_quota::config", %error, held_back, "a charge that cannot be made");
             });
         }
@@ -131,33 +126,14 @@ impl Rules {
 
     /// What a rejection is answered.
     pub(super) fn refuse(&self, rejection: &Rejection, parts: &Parts) -> Response<Refusal> {
-        let replaced = self.answer.as_ref().and_then(|answer| {
-            let replaced = catch_unwind(AssertUnwindSafe(|| answer(rejection, parts)));
-            let mut response = replaced.inspect_err(|panic| self.log_panic(&**panic)).ok()?;
-            response.extensions_mut().insert(rejection.clone());
-            Some(response)
-        });
-        let mut response = replaced.unwrap_or_else(|| rejection.to_response().map(Refusal::whole));
+        let mut response = self.refusals.answer(rejection, parts);
         tell_who_counted(&mut response, rejection.verdict().map(Verdict::counted_by).unwrap_or_default());
         response
     }
 
     /// Whether an answer of the handler is to be replaced: the handler may return a rejection of this layer's meter.
     pub(super) fn replaces_answers(&self) -> bool {
-        self.answer.is_some() && matches!(self.charged, Charged::ByHandler)
-    }
-
-    fn log_panic(&self, panic: &(dyn Any + Send)) {
-        let text = panic.downcast_ref::<&str>().copied();
-        let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-        self.mistakes.at_most_each_second(|held_back| {
-            tracing::error!(
-                target: "tower_quota::config",
-                panic = text.unwrap_or("no message"),
-                held_back,
-                "a function that was given to a layer panicked"
-            );
-        });
+        self.refusals.are_replaced() && matches!(self.charged, Charged::ByHandler)
     }
 
     /// The rejection of this layer's meter that a response was made of.
@@ -175,13 +151,13 @@ pub(super) fn tell_who_counted<B>(response: &mut Response<B>, by: CountedBy) {
 
 impl fmt::Debug for Rules {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { id: _, meter, charged, skip, request_id, answer, mistakes: _ } = self;
+        let Self { id: _, meter, charged, skip, request_id, refusals } = self;
         f.debug_struct("Rules")
             .field("meter", meter)
             .field("charged_by_handler", &matches!(charged, Charged::ByHandler))
             .field("skips", &skip.is_some())
             .field("has_request_ids", &request_id.is_some())
-            .field("replaces_answers", &answer.is_some())
+            .field("refusals", refusals)
             .finish_non_exhaustive()
     }
 }

@@ -7,9 +7,9 @@ use std::task::{Context, Poll};
 use http::{Request, Response};
 use tower_service::Service;
 
-use super::body::AnswerBody;
 use super::future::{MeteredFuture, Watched};
 use super::rules::{Begun, Rules};
+use crate::answer::AnswerBody;
 
 /// Charges each request before the inner service sees it. Made by [`QuotaLayer`](crate::QuotaLayer) and the layers of one
 /// axis.

@@ -16,6 +16,8 @@ pub enum Reason {
     KeyMissing,
     /// What the request says of who is asking is no identity: 400.
     KeyMalformed,
+    /// As many requests as may be are in flight: 503.
+    Busy,
     /// The store could not answer, and the failure policy is closed: 503.
     StoreFailed,
     /// A function of the application panicked, or named an axis that is no part of the decision: 500.
@@ -27,7 +29,7 @@ impl Reason {
     pub fn status(self) -> StatusCode {
         match self {
             Self::QuotaExceeded => StatusCode::TOO_MANY_REQUESTS,
-            Self::CapacityExceeded | Self::StoreFailed => StatusCode::SERVICE_UNAVAILABLE,
+            Self::CapacityExceeded | Self::Busy | Self::StoreFailed => StatusCode::SERVICE_UNAVAILABLE,
             Self::CostExceedsLimit => StatusCode::UNPROCESSABLE_ENTITY,
             Self::KeyMissing | Self::KeyMalformed => StatusCode::BAD_REQUEST,
             Self::Misconfigured => StatusCode::INTERNAL_SERVER_ERROR,
@@ -38,7 +40,9 @@ impl Reason {
     pub(super) fn problem_type(self) -> &'static str {
         match self {
             Self::QuotaExceeded => "https://iana.org/assignments/http-problem-types#quota-exceeded",
-            Self::CapacityExceeded => "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
+            Self::CapacityExceeded | Self::Busy => {
+                "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
+            }
             _ => "about:blank",
         }
     }
@@ -51,6 +55,7 @@ impl Reason {
             Self::CostExceedsLimit => "The request costs more than the limit ever allows",
             Self::KeyMissing => "The request does not say who is asking",
             Self::KeyMalformed => "The request does not say clearly who is asking",
+            Self::Busy => "The service is at work on as many requests as it can",
             Self::StoreFailed => "The quota cannot be checked now",
             Self::Misconfigured => "The quota of this request cannot be determined",
         }

@@ -41,7 +41,7 @@ pin_project! {
 pin_project! {
     /// The body of a refusal.
     #[project = RefusalProjection]
-    pub(super) enum Refusal {
+    pub(crate) enum Refusal {
         Whole { #[pin] body: Full<Bytes> },
         // A lock only so that the body is `Sync`: it is never contended.
         Replaced { body: Mutex<UnsyncBoxBody<Bytes, BoxError>> },
@@ -49,21 +49,21 @@ pin_project! {
 }
 
 impl<B> AnswerBody<B> {
-    pub(super) fn inner(body: B) -> Self {
+    pub(crate) fn inner(body: B) -> Self {
         Self { kind: Kind::Inner { body } }
     }
 
-    pub(super) fn refusal(body: Refusal) -> Self {
+    pub(crate) fn refusal(body: Refusal) -> Self {
         Self { kind: Kind::Refusal { body } }
     }
 }
 
 impl Refusal {
-    pub(super) fn whole(body: Full<Bytes>) -> Self {
+    pub(crate) fn whole(body: Full<Bytes>) -> Self {
         Self::Whole { body }
     }
 
-    pub(super) fn replaced(body: impl AnyBody) -> Self {
+    pub(crate) fn replaced(body: impl AnyBody) -> Self {
         Self::Replaced { body: Mutex::new(body.map_err(Into::into).boxed_unsync()) }
     }
 }

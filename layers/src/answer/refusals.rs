@@ -1,0 +1,74 @@
+//! How a layer answers the requests that it refuses.
+
+use std::any::Any;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use http::Response;
+use http::request::Parts;
+use tower_quota_core::Throttle;
+
+use super::body::{AnyBody, Refusal};
+use crate::rejection::Rejection;
+
+type Answer = Arc<dyn Fn(&Rejection, &Parts) -> Response<Refusal> + Send + Sync>;
+
+/// Answers refusals with problem documents, or as the application wants.
+#[derive(Clone, Default)]
+pub(crate) struct Refusals {
+    answer: Option<Answer>,
+    /// For mistakes in what the application hung in.
+    mistakes: Arc<Throttle>,
+}
+
+impl Refusals {
+    /// Answers by the application's function.
+    pub(crate) fn replace<B: AnyBody>(
+        &mut self,
+        answer: impl Fn(&Rejection, &Parts) -> Response<B> + Send + Sync + 'static,
+    ) {
+        self.answer = Some(Arc::new(move |rejection, parts| answer(rejection, parts).map(Refusal::replaced)));
+    }
+
+    /// Whether they are the application's.
+    pub(crate) fn are_replaced(&self) -> bool {
+        self.answer.is_some()
+    }
+
+    /// What a rejection is answered.
+    pub(crate) fn answer(&self, rejection: &Rejection, parts: &Parts) -> Response<Refusal> {
+        let replaced = self.answer.as_ref().and_then(|answer| {
+            let replaced = catch_unwind(AssertUnwindSafe(|| answer(rejection, parts)));
+            let mut response = replaced.inspect_err(|panic| log_panic(&self.mistakes, &**panic)).ok()?;
+            response.extensions_mut().insert(rejection.clone());
+            Some(response)
+        });
+        replaced.unwrap_or_else(|| rejection.to_response().map(Refusal::whole))
+    }
+
+    /// Where mistakes of the application are told.
+    pub(crate) fn mistakes(&self) -> &Throttle {
+        &self.mistakes
+    }
+}
+
+/// Tells that a function of the application panicked.
+pub(crate) fn log_panic(mistakes: &Throttle, panic: &(dyn Any + Send)) {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    mistakes.at_most_each_second(|held_back| {
+        tracing::error!(
+            target: "tower_quota::config",
+            panic = text.unwrap_or("no message"),
+            held_back,
+            "a function that was given to a layer panicked"
+        );
+    });
+}
+
+impl fmt::Debug for Refusals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Refusals").field("are_replaced", &self.are_replaced()).finish_non_exhaustive()
+    }
+}

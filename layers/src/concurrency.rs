@@ -1,0 +1,15 @@
+//! At most so many requests at once.
+
+mod body;
+mod future;
+mod gate;
+mod layer;
+mod permit;
+mod rules;
+mod service;
+
+pub use self::body::PermitBody;
+pub use self::future::ConcurrencyFuture;
+pub use self::layer::ConcurrencyLayer;
+pub use self::permit::Permit;
+pub use self::service::Concurrency;

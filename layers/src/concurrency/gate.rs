@@ -1,0 +1,277 @@
+//! Who goes through, and who waits in which order: the permits of a layer.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use tower_quota_core::Key;
+
+/// Permits for requests of one lane, or of a lane for each key below a total.
+///
+/// Within a lane the first to come goes first, also past a later one that takes less. Of several lanes that wait for the
+/// total, the one with the least in flight goes first, and among equals the one whose first waiter came first: so a lane
+/// that is alone may use everything, and one that asks for much delays one that asks for little by no more than the end
+/// of one request (max-min fairness).
+pub(super) struct Gate(Mutex<State>);
+
+struct State {
+    limits: Limits,
+    in_flight: usize,
+    queued: usize,
+    /// The number of the next waiter; a lower one came earlier.
+    next: u64,
+    lanes: Lanes,
+    /// The lanes whose first waiter waits for the total only: by what they have in flight, and by that waiter.
+    ready: BTreeMap<(usize, u64), Key>,
+}
+
+/// How much may be in flight.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// In one lane.
+    pub(super) lane: usize,
+    /// In all of them.
+    pub(super) total: usize,
+}
+
+enum Lanes {
+    One(Lane),
+    ByKey(HashMap<Key, Lane>),
+}
+
+#[derive(Default)]
+struct Lane {
+    in_flight: usize,
+    /// Waiters by their numbers. One that is let through is not there any more.
+    queue: BTreeMap<u64, Waiter>,
+}
+
+struct Waiter {
+    weight: usize,
+    waker: Option<Waker>,
+}
+
+/// What asking for a permit came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Entry {
+    Through,
+    /// As the waiter of this number.
+    Queued(u64),
+    Full,
+}
+
+/// Whether so much more may be in flight. What is heavier than the limit goes when nothing else does.
+fn fits(in_flight: usize, weight: usize, limit: usize) -> bool {
+    limit > 0 && (in_flight == 0 || in_flight.saturating_add(weight) <= limit)
+}
+
+impl Gate {
+    pub(super) fn new(limit: usize) -> Self {
+        Self::with(Limits { lane: limit, total: usize::MAX }, Lanes::One(Lane::default()))
+    }
+
+    pub(super) fn per_key(limits: Limits) -> Self {
+        Self::with(limits, Lanes::ByKey(HashMap::new()))
+    }
+
+    fn with(limits: Limits, lanes: Lanes) -> Self {
+        Self(Mutex::new(State { limits, in_flight: 0, queued: 0, next: 0, lanes, ready: BTreeMap::new() }))
+    }
+
+    /// Goes through if there is room and nobody waits for it; else joins a queue of at most so many.
+    pub(super) fn enter(&self, key: &Key, weight: usize, most_queued: usize) -> Entry {
+        self.lock().enter(key, weight, most_queued)
+    }
+
+    /// Whether a waiter has been let through.
+    pub(super) fn poll(&self, key: &Key, number: u64, context: &Context<'_>) -> Poll<()> {
+        let mut state = self.lock();
+        match state.lanes.get_mut(key).and_then(|lane| lane.queue.get_mut(&number)) {
+            Some(Waiter { waker: Some(waker), .. }) => waker.clone_from(context.waker()),
+            Some(waiter) => waiter.waker = Some(context.waker().clone()),
+            None => return Poll::Ready(()),
+        }
+        Poll::Pending
+    }
+
+    /// A waiter gives up, or gives back what it was let through with.
+    pub(super) fn leave_queue(&self, key: &Key, number: u64, weight: usize) {
+        self.change(|state| {
+            let mut waited = false;
+            state.change_lane(key, |lane| waited = lane.queue.remove(&number).is_some());
+            if waited {
+                state.queued -= 1;
+            } else {
+                state.give_back(key, weight);
+            }
+        });
+    }
+
+    /// A request that went through is over.
+    pub(super) fn give_back(&self, key: &Key, weight: usize) {
+        self.change(|state| state.give_back(key, weight));
+    }
+
+    pub(super) fn set_limits(&self, change: impl FnOnce(&mut Limits)) {
+        self.change(|state| {
+            change(&mut state.limits);
+            state.sort_lanes();
+        });
+    }
+
+    pub(super) fn limits(&self) -> Limits {
+        self.lock().limits
+    }
+
+    pub(super) fn in_flight(&self) -> usize {
+        self.lock().in_flight
+    }
+
+    pub(super) fn queued(&self) -> usize {
+        self.lock().queued
+    }
+
+    /// How many lanes are kept.
+    pub(super) fn lanes(&self) -> usize {
+        match &self.lock().lanes {
+            Lanes::One(_) => 1,
+            Lanes::ByKey(lanes) => lanes.len(),
+        }
+    }
+
+    /// Changes something, lets through whoever may go then, and wakes them once nothing is locked any more.
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        let mut woken = Vec::new();
+        {
+            let mut state = self.lock();
+            change(&mut state);
+            state.let_through(&mut woken);
+        }
+        woken.into_iter().for_each(Waker::wake);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing that may panic runs under the lock.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn enter(&mut self, key: &Key, weight: usize, most_queued: usize) -> Entry {
+        let lane = self.lanes.get_mut(key);
+        let (in_lane, is_first) = lane.map_or((0, true), |lane| (lane.in_flight, lane.queue.is_empty()));
+        let has_room = fits(in_lane, weight, self.limits.lane) && fits(self.in_flight, weight, self.limits.total);
+        // Whoever waits for the total came first.
+        if is_first && has_room && self.ready.is_empty() {
+            self.lanes.get_or_insert(key).in_flight += weight;
+            self.in_flight += weight;
+            return Entry::Through;
+        }
+        if self.queued >= most_queued {
+            return Entry::Full;
+        }
+        let number = self.next;
+        self.next += 1;
+        self.queued += 1;
+        self.lanes.get_or_insert(key);
+        self.change_lane(key, |lane| {
+            lane.queue.insert(number, Waiter { weight, waker: None });
+        });
+        Entry::Queued(number)
+    }
+
+    fn give_back(&mut self, key: &Key, weight: usize) {
+        self.in_flight -= weight;
+        self.change_lane(key, |lane| lane.in_flight -= weight);
+    }
+
+    /// Lets through whoever may go, in order.
+    fn let_through(&mut self, woken: &mut Vec<Waker>) {
+        while let Some((&(_, number), key)) = self.ready.first_key_value() {
+            let key = key.clone();
+            let waiter = self.lanes.get_mut(&key).and_then(|lane| lane.queue.get(&number));
+            let Some(weight) = waiter.map(|waiter| waiter.weight) else { return };
+            if !fits(self.in_flight, weight, self.limits.total) {
+                return;
+            }
+            self.in_flight += weight;
+            self.queued -= 1;
+            self.change_lane(&key, |lane| {
+                lane.in_flight += weight;
+                woken.extend(lane.queue.remove(&number).and_then(|waiter| waiter.waker));
+            });
+        }
+    }
+
+    /// Changes a lane, and its place among those that are ready; forgets it if nothing is left of it.
+    fn change_lane(&mut self, key: &Key, change: impl FnOnce(&mut Lane)) {
+        let Some(lane) = self.lanes.get_mut(key) else { return };
+        if let Some(place) = lane.place() {
+            self.ready.remove(&place);
+        }
+        change(lane);
+        if let Some(place) = lane.place().filter(|_| lane.is_ready(self.limits.lane)) {
+            self.ready.insert(place, key.clone());
+        }
+        let is_over = lane.in_flight == 0 && lane.queue.is_empty();
+        if is_over {
+            self.lanes.forget(key);
+        }
+    }
+
+    /// Finds out anew which lanes are ready.
+    fn sort_lanes(&mut self) {
+        let limit = self.limits.lane;
+        self.ready.clear();
+        let ready = &mut self.ready;
+        self.lanes.for_each(|key, lane| {
+            if let Some(place) = lane.place().filter(|_| lane.is_ready(limit)) {
+                ready.insert(place, key.clone());
+            }
+        });
+    }
+}
+
+impl Lane {
+    /// Where it stands among lanes that are ready, if anybody waits.
+    fn place(&self) -> Option<(usize, u64)> {
+        self.queue.first_key_value().map(|(number, _)| (self.in_flight, *number))
+    }
+
+    /// Whether its first waiter waits for nothing in the lane.
+    fn is_ready(&self, limit: usize) -> bool {
+        self.queue.first_key_value().is_some_and(|(_, waiter)| fits(self.in_flight, waiter.weight, limit))
+    }
+}
+
+impl Lanes {
+    fn get_mut(&mut self, key: &Key) -> Option<&mut Lane> {
+        match self {
+            Self::One(lane) => Some(lane),
+            Self::ByKey(lanes) => lanes.get_mut(key),
+        }
+    }
+
+    fn get_or_insert(&mut self, key: &Key) -> &mut Lane {
+        match self {
+            Self::One(lane) => lane,
+            Self::ByKey(lanes) => lanes.entry(key.clone()).or_default(),
+        }
+    }
+
+    fn forget(&mut self, key: &Key) {
+        if let Self::ByKey(lanes) = self {
+            lanes.remove(key);
+            if lanes.capacity() > 64 && lanes.len() < lanes.capacity() / 8 {
+                lanes.shrink_to(lanes.len() * 2);
+            }
+        }
+    }
+
+    fn for_each(&self, mut look: impl FnMut(&Key, &Lane)) {
+        match self {
+            Self::One(lane) => look(&Key::new(b""), lane),
+            Self::ByKey(lanes) => lanes.iter().for_each(|(key, lane)| look(key, lane)),
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! What a request holds while it is in flight.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use tower_quota_core::Key;
+
+use super::gate::{Entry, Gate};
+
+/// A place among the requests in flight, given back when it is dropped.
+pub(super) struct Held {
+    gate: Arc<Gate>,
+    key: Key,
+    weight: usize,
+}
+
+impl Held {
+    /// Goes through the gate at once, or waits in front of it, or finds no place to wait.
+    pub(super) fn ask(gate: &Arc<Gate>, key: Key, weight: usize, most_queued: usize) -> Asked {
+        // What took nothing would not be limited.
+        let weight = weight.max(1);
+        match gate.enter(&key, weight, most_queued) {
+            Entry::Through => Asked::Through(Self { gate: Arc::clone(gate), key, weight }),
+            Entry::Queued(number) => {
+                Asked::Queued(Waiting { gate: Arc::clone(gate), place: Some(Place { key, weight, number }) })
+            }
+            Entry::Full => Asked::Full,
+        }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.gate.give_back(&self.key, self.weight);
+    }
+}
+
+/// What asking for a place came to.
+pub(super) enum Asked {
+    Through(Held),
+    Queued(Waiting),
+    Full,
+}
+
+/// A place in the queue, left when it is dropped.
+pub(super) struct Waiting {
+    gate: Arc<Gate>,
+    /// `None`: it has been taken through.
+    place: Option<Place>,
+}
+
+struct Place {
+    key: Key,
+    weight: usize,
+    number: u64,
+}
+
+impl Future for Waiting {
+    type Output = Held;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Held> {
+        let Some(Place { key, number, .. }) = &self.place else {
+            panic!("a future is not polled after it is ready");
+        };
+        if self.gate.poll(key, *number, context).is_pending() {
+            return Poll::Pending;
+        }
+        let Some(Place { key, weight, .. }) = self.place.take() else { unreachable!("it was there") };
+        Poll::Ready(Held { gate: Arc::clone(&self.gate), key, weight })
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if let Some(Place { key, weight, number }) = self.place.take() {
+            self.gate.leave_queue(&key, number, weight);
+        }
+    }
+}
+
+/// What a request holds while it is in flight: its place is given back when the last clone is dropped.
+///
+/// A handler that upgrades the connection finds it in the request's extensions, and keeps it in the task that goes on
+/// with the connection: otherwise the place is given back with the response. It is there only for requests that ask for
+/// an upgrade (an `Upgrade` header, or `CONNECT`).
+///
+/// ```
+/// use tower_quota::Permit;
+///
+/// fn upgraded(request: &http::Request<()>) -> Option<Permit> {
+///     request.extensions().get().cloned()
+/// }
+/// # let _ = upgraded;
+/// ```
+#[derive(Clone)]
+pub struct Permit(#[expect(dead_code, reason = "it is held")] Arc<Held>);
+
+impl fmt::Debug for Permit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Permit").finish_non_exhaustive()
+    }
+}
+
+/// A place that is the response's alone, or shared with the handler.
+pub(super) enum Holding {
+    Alone(#[expect(dead_code, reason = "it is held")] Held),
+    Shared(#[expect(dead_code, reason = "it is held")] Permit),
+}
+
+impl Holding {
+    /// The response's hold, and one for the handler.
+    pub(super) fn shared(held: Held) -> (Self, Permit) {
+        let permit = Permit(Arc::new(held));
+        (Self::Shared(permit.clone()), permit)
+    }
+}

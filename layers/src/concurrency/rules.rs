@@ -1,0 +1,86 @@
+//! What a concurrency layer was told to do, and what that comes to for one request.
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::header::UPGRADE;
+use http::request::Parts;
+use http::{Method, Response};
+use tower_quota_core::{Key, KeyRead};
+
+use super::gate::Gate;
+use super::permit::{Asked, Held};
+use crate::answer::{Refusal, Refusals, log_panic};
+use crate::key::RequestKey;
+use crate::rejection::{Reason, Rejection};
+
+type Weight = Arc<dyn Fn(&Parts) -> usize + Send + Sync>;
+
+/// What a concurrency layer was told to do.
+#[derive(Clone)]
+pub(super) struct Rules {
+    pub(super) gate: Arc<Gate>,
+    pub(super) key: Option<RequestKey>,
+    pub(super) weight: Option<Weight>,
+    pub(super) max_queue: usize,
+    pub(super) max_wait: Duration,
+    pub(super) retry_after: Duration,
+    pub(super) releases_at_head: bool,
+    pub(super) refusals: Refusals,
+}
+
+impl Rules {
+    /// Asks for the place of a request.
+    pub(super) fn ask(&self, parts: &Parts) -> Result<Asked, Rejection> {
+        // The application's functions run in here.
+        let read = catch_unwind(AssertUnwindSafe(|| {
+            let key = self.key.as_ref().map_or(KeyRead::Found(Key::new(b"")), |key| key.read(parts));
+            (key, self.weight.as_ref().map_or(1, |weight| weight(parts)))
+        }));
+        let (key, weight) = read.map_err(|panic| {
+            log_panic(self.refusals.mistakes(), &*panic);
+            Rejection::misconfigured()
+        })?;
+        match key {
+            KeyRead::Found(key) => {
+                let most_queued = if self.max_wait.is_zero() { 0 } else { self.max_queue };
+                Ok(Held::ask(&self.gate, key, weight, most_queued))
+            }
+            KeyRead::Missing => Err(Rejection::plain(Reason::KeyMissing)),
+            _ => Err(Rejection::plain(Reason::KeyMalformed)),
+        }
+    }
+
+    /// There is no place for a request, and none to wait in, or not for as long.
+    pub(super) fn busy(&self) -> Rejection {
+        Rejection::plain(Reason::Busy).after(self.retry_after)
+    }
+
+    /// What a rejection is answered.
+    pub(super) fn refuse(&self, rejection: &Rejection, parts: &Parts) -> Response<Refusal> {
+        self.refusals.answer(rejection, parts)
+    }
+}
+
+/// Whether a request asks to go on as something else on its connection.
+pub(super) fn asks_for_upgrade(parts: &Parts) -> bool {
+    parts.method == Method::CONNECT || parts.headers.contains_key(UPGRADE)
+}
+
+impl fmt::Debug for Rules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { gate, key, weight, max_queue, max_wait, retry_after, releases_at_head, refusals } = self;
+        f.debug_struct("Rules")
+            .field("limits", &gate.limits())
+            .field("is_per_key", &key.is_some())
+            .field("is_weighted", &weight.is_some())
+            .field("max_queue", max_queue)
+            .field("max_wait", max_wait)
+            .field("retry_after", retry_after)
+            .field("releases_at_head", releases_at_head)
+            .field("refusals", refusals)
+            .finish()
+    }
+}

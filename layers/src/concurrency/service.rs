@@ -1,0 +1,65 @@
+//! The service behind a concurrency layer.
+
+use std::mem;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use http::{Request, Response};
+use http_body::Body;
+use tower_service::Service;
+
+use super::body::PermitBody;
+use super::future::ConcurrencyFuture;
+use super::rules::Rules;
+
+/// Lets at most so many requests through at once. Made by [`ConcurrencyLayer`](crate::ConcurrencyLayer).
+///
+/// It is ready when the inner service is. A request's place is asked for when its future is first polled, so idle
+/// connections, clones and futures that nobody polls hold nothing.
+#[derive(Clone, Debug)]
+pub struct Concurrency<S> {
+    inner: S,
+    rules: Arc<Rules>,
+}
+
+impl<S> Concurrency<S> {
+    pub(super) fn new(inner: S, rules: Arc<Rules>) -> Self {
+        Self { inner, rules }
+    }
+
+    /// The inner service.
+    pub fn get_ref(&self) -> &S {
+        &self.inner
+    }
+
+    /// The inner service.
+    pub fn get_mut(&mut self) -> &mut S {
+        &mut self.inner
+    }
+
+    /// The inner service, without a limit.
+    pub fn into_inner(self) -> S {
+        self.inner
+    }
+}
+
+impl<S, ReqBody, ResBody> Service<Request<ReqBody>> for Concurrency<S>
+where
+    S: Service<Request<ReqBody>, Response = Response<ResBody>> + Clone,
+    ResBody: Body,
+{
+    type Response = Response<PermitBody<ResBody>>;
+    type Error = S::Error;
+    type Future = ConcurrencyFuture<S, ReqBody>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<ReqBody>) -> Self::Future {
+        // The service that is ready goes with the request; a clone of it takes its place.
+        let clone = self.inner.clone();
+        let ready = mem::replace(&mut self.inner, clone);
+        ConcurrencyFuture::new(ready, request, Arc::clone(&self.rules))
+    }
+}

@@ -1,0 +1,609 @@
+//! At most so many requests at once, first come, first served, each until its body ends.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use futures_util::future::join_all;
+use http::{Request, Response, StatusCode};
+use http_body::{Body as _, Frame, SizeHint};
+use http_body_util::BodyExt;
+use tokio::sync::{Semaphore, oneshot};
+use tower::{Layer, Service, ServiceExt, service_fn};
+use tower_quota::{Concurrency, ConcurrencyLayer, Permit, PermitBody, Reason, Rejection, key};
+
+use crate::support::{Body, accepting, answer, header, request, status, text};
+
+const LONG: Duration = Duration::from_secs(30);
+
+/// A service whose requests wait until they are let go, in the order in which they came.
+#[derive(Clone, Default)]
+struct Held {
+    waiting: Arc<Mutex<VecDeque<(String, oneshot::Sender<()>)>>>,
+    running: Arc<AtomicUsize>,
+    peak: Arc<AtomicUsize>,
+}
+
+impl Held {
+    fn service(
+        &self,
+    ) -> impl Service<Request<Body>, Response = Response<Body>, Error = Infallible, Future: Send> + Clone + use<> {
+        let held = self.clone();
+        service_fn(move |request: Request<Body>| {
+            let held = held.clone();
+            async move {
+                let (go, gone) = oneshot::channel();
+                let name = request.headers()["x-account"].to_str().unwrap().to_owned();
+                held.waiting.lock().unwrap().push_back((name, go));
+                let running = held.running.fetch_add(1, Ordering::SeqCst) + 1;
+                held.peak.fetch_max(running, Ordering::SeqCst);
+                let _ = gone.await;
+                held.running.fetch_sub(1, Ordering::SeqCst);
+                Ok(Response::new(Body::default()))
+            }
+        })
+    }
+
+    /// The requests that are at work, in the order in which they started.
+    fn at_work(&self) -> Vec<String> {
+        self.waiting.lock().unwrap().iter().map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Ends the oldest request at work.
+    async fn end_one(&self) -> String {
+        let (name, go) = self.waiting.lock().unwrap().pop_front().expect("one is at work");
+        let _ = go.send(());
+        settle().await;
+        name
+    }
+}
+
+/// Lets all tasks go on until they wait for something.
+async fn settle() {
+    for _ in 0..50 {
+        tokio::task::yield_now().await;
+    }
+}
+
+fn spawn<S, B>(service: &Concurrency<S>, account: &str) -> tokio::task::JoinHandle<u16>
+where
+    S: Service<Request<Body>, Response = Response<B>, Error = Infallible, Future: Send> + Clone + Send + Sync + 'static,
+    B: http_body::Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + 'static,
+{
+    let (service, request) = (service.clone(), request(account));
+    tokio::spawn(async move { status(&service, request).await })
+}
+
+#[tokio::test]
+async fn past_the_limit_a_request_is_refused_at_once() {
+    let (layer, held) = (ConcurrencyLayer::new(2), Held::default());
+    let service = layer.layer(held.service());
+    let running = [spawn(&service, "a"), spawn(&service, "b")];
+    settle().await;
+    let refused = answer(&service, request("c")).await;
+    assert_eq!((refused.status(), header(&refused, "retry-after")), (StatusCode::SERVICE_UNAVAILABLE, Some("1")));
+    assert_eq!(header(&refused, "cache-control"), Some("no-store"));
+    assert_eq!(Rejection::of(&refused).unwrap().reason(), Reason::Busy);
+    assert!(text(refused).await.contains("\"status\":503"));
+    assert_eq!((layer.in_flight(), layer.queued()), (2, 0));
+    held.end_one().await;
+    held.end_one().await;
+    for running in running {
+        assert_eq!(running.await.unwrap(), 200);
+    }
+    assert_eq!(layer.in_flight(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn those_who_wait_go_in_the_order_in_which_they_came() {
+    let layer = ConcurrencyLayer::new(3).max_wait(LONG).max_queue(100);
+    let held = Held::default();
+    let service = layer.layer(held.service());
+    let names: Vec<String> = (0..40).map(|number| format!("{number}")).collect();
+    let mut requests = Vec::new();
+    for name in &names {
+        requests.push(spawn(&service, name));
+        settle().await;
+    }
+    assert_eq!((layer.in_flight(), layer.queued()), (3, 37));
+    for name in &names {
+        assert_eq!(held.end_one().await, *name);
+    }
+    assert_eq!(held.peak.load(Ordering::SeqCst), 3);
+    for request in requests {
+        assert_eq!(request.await.unwrap(), 200);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_has_waited_long_enough_is_refused_and_the_queue_is_bounded() {
+    let layer = ConcurrencyLayer::new(1).max_wait(Duration::from_millis(200)).max_queue(2);
+    let held = Held::default();
+    let service = layer.clone().retry_after(Duration::from_millis(2_500)).layer(held.service());
+    let first = spawn(&service, "first");
+    settle().await;
+    let waiting = [spawn(&service, "second"), spawn(&service, "third")];
+    settle().await;
+    let refused = answer(&service, request("fourth")).await;
+    assert_eq!((refused.status().as_u16(), header(&refused, "retry-after")), (503, Some("3")), "the queue is full");
+    let started = tokio::time::Instant::now();
+    for waiting in waiting {
+        assert_eq!(waiting.await.unwrap(), 503);
+    }
+    assert_eq!(started.elapsed(), Duration::from_millis(200));
+    assert_eq!((layer.in_flight(), layer.queued()), (1, 0));
+    held.end_one().await;
+    assert_eq!(first.await.unwrap(), 200);
+}
+
+#[tokio::test]
+async fn a_future_that_nobody_polls_and_a_clone_that_is_ready_hold_nothing() {
+    let layer = ConcurrencyLayer::new(1);
+    let mut service = layer.layer(accepting());
+    let mut clones: Vec<_> = (0..10).map(|_| service.clone()).collect();
+    let mut unpolled = Vec::new();
+    for clone in &mut clones {
+        unpolled.push(clone.ready().await.unwrap().call(request("a")));
+    }
+    assert_eq!(layer.in_flight(), 0);
+    assert_eq!(service.ready().await.unwrap().call(request("b")).await.unwrap().status(), 202);
+}
+
+/// A body of so many frames, with trailers, that tells of its length and its end as it is told to.
+struct Frames {
+    left: VecDeque<Result<Frame<Bytes>, String>>,
+    ends_early: bool,
+    length: Option<u64>,
+}
+
+impl Frames {
+    fn of(data: &[&'static str]) -> Self {
+        let left = data.iter().map(|data| Ok(Frame::data(Bytes::from_static(data.as_bytes())))).collect();
+        Self { left, ends_early: false, length: None }
+    }
+}
+
+impl http_body::Body for Frames {
+    type Data = Bytes;
+    type Error = String;
+
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, String>>> {
+        Poll::Ready(self.left.pop_front())
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.ends_early && self.left.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.length.map_or_else(SizeHint::default, SizeHint::with_exact)
+    }
+}
+
+/// The response of a service that answers with what `respond` makes.
+async fn respond(
+    layer: &ConcurrencyLayer,
+    respond: impl Fn() -> Response<Frames> + Clone + Send + Sync + 'static,
+) -> Response<PermitBody<Frames>> {
+    let service = layer.layer(service_fn(move |_: Request<Body>| {
+        let response = respond();
+        async move { Ok::<_, Infallible>(response) }
+    }));
+    service.oneshot(request("a")).await.unwrap()
+}
+
+#[tokio::test]
+async fn t32_a_request_is_in_flight_until_its_body_ends_fails_or_is_dropped() {
+    let layer = ConcurrencyLayer::new(1);
+    // To its end.
+    let mut body = respond(&layer, || Response::new(Frames::of(&["a", "b"]))).await.into_body();
+    for _ in 0..2 {
+        body.frame().await.unwrap().unwrap();
+        assert_eq!(layer.in_flight(), 1);
+    }
+    assert!(body.frame().await.is_none());
+    assert_eq!(layer.in_flight(), 0);
+    assert!(body.frame().await.is_none(), "asked again, it is over again");
+    assert_eq!(layer.in_flight(), 0);
+    // To the last byte of its length, after which a server does not ask again.
+    let exact = || {
+        let mut frames = Frames::of(&["12345"]);
+        (frames.ends_early, frames.length) = (true, Some(5));
+        Response::new(frames)
+    };
+    let mut body = respond(&layer, exact).await.into_body();
+    assert_eq!((body.size_hint().exact(), body.is_end_stream()), (Some(5), false));
+    body.frame().await.unwrap().unwrap();
+    assert!(body.is_end_stream());
+    assert_eq!(layer.in_flight(), 0);
+    // An error, a drop in the middle, a drop before the first poll.
+    let fails = || {
+        let mut frames = Frames::of(&["a"]);
+        frames.left.push_back(Err("broken".into()));
+        Response::new(frames)
+    };
+    let mut body = respond(&layer, fails).await.into_body();
+    body.frame().await.unwrap().unwrap();
+    assert!(body.frame().await.unwrap().is_err());
+    assert_eq!(layer.in_flight(), 0);
+    let mut body = respond(&layer, || Response::new(Frames::of(&["a", "b"]))).await.into_body();
+    body.frame().await.unwrap().unwrap();
+    drop(body);
+    assert_eq!(layer.in_flight(), 0);
+    drop(respond(&layer, || Response::new(Frames::of(&["a"]))).await);
+    assert_eq!(layer.in_flight(), 0);
+    // Nothing follows the head.
+    for status in [204, 304] {
+        let response = respond(&layer, move || Response::builder().status(status).body(Frames::of(&["a"])).unwrap());
+        let response = response.await;
+        assert_eq!(layer.in_flight(), 0, "{status}");
+        drop(response);
+    }
+    let empty = || {
+        let mut frames = Frames::of(&[]);
+        frames.ends_early = true;
+        Response::new(frames)
+    };
+    let response = respond(&layer, empty).await;
+    assert_eq!(layer.in_flight(), 0);
+    drop(response);
+}
+
+#[tokio::test]
+async fn t29_every_frame_is_passed_on_trailers_and_length_too() {
+    let layer = ConcurrencyLayer::new(1);
+    let with_trailers = || {
+        let mut frames = Frames::of(&["a", "b"]);
+        let mut trailers = http::HeaderMap::new();
+        trailers.insert("grpc-status", "0".parse().unwrap());
+        frames.left.push_back(Ok(Frame::trailers(trailers)));
+        frames.length = Some(2);
+        Response::new(frames)
+    };
+    let body = respond(&layer, with_trailers).await.into_body();
+    assert_eq!(body.size_hint().exact(), Some(2));
+    let collected = body.collect().await.unwrap();
+    assert_eq!(collected.trailers().unwrap()["grpc-status"], "0");
+    assert_eq!(collected.to_bytes(), "ab");
+    assert_eq!(layer.in_flight(), 0);
+}
+
+#[tokio::test]
+async fn a_request_may_be_over_when_its_head_is_ready() {
+    let layer = ConcurrencyLayer::new(1).release_at_head();
+    let responses = [(); 3].map(|()| respond(&layer, || Response::new(Frames::of(&["a"]))));
+    for response in join_all(responses).await {
+        assert_eq!(response.status(), 200);
+    }
+    assert_eq!(layer.in_flight(), 0);
+}
+
+#[tokio::test]
+async fn a_service_that_fails_gives_its_place_back_though_the_future_lives_on() {
+    let layer = ConcurrencyLayer::new(1);
+    let mut service =
+        layer.layer(service_fn(|_: Request<Body>| async { Err::<Response<Body>, _>(std::io::Error::other("broken")) }));
+    let mut response = Box::pin(service.ready().await.unwrap().call(request("a")));
+    assert!(response.as_mut().await.is_err());
+    assert_eq!(layer.in_flight(), 0);
+    drop(response);
+    assert_eq!(layer.in_flight(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn t36_whatever_happens_to_a_request_its_place_comes_back_once() {
+    const RUNS: u64 = 10_000;
+    const LIMIT: usize = 3;
+    let layer = ConcurrencyLayer::new(LIMIT).max_wait(Duration::from_millis(20)).max_queue(8);
+    let mut random = 42_u64;
+    let mut below = move |end: u64| {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (random >> 33) % end
+    };
+    let mut tasks = Vec::new();
+    for run in 0..RUNS {
+        let (fate, before, during) = (below(7), below(30), below(30));
+        let service = layer.layer(service_fn(move |_: Request<Body>| async move {
+            tokio::time::sleep(Duration::from_millis(before)).await;
+            if fate == 0 {
+                // A panic, without a line for each.
+                std::panic::resume_unwind(Box::new("the handler panics"));
+            }
+            if fate == 1 {
+                return Err(std::io::Error::other("the handler fails"));
+            }
+            Ok(Response::new(Frames::of(&["a", "b", "c"])))
+        }));
+        let patience = if fate <= 3 { below(40) } else { 1_000 };
+        tasks.push(tokio::spawn(async move {
+            let request = async {
+                let Ok(response) = service.oneshot(request("a")).await else { return };
+                let mut body = response.into_body();
+                for _ in 0..fate {
+                    tokio::time::sleep(Duration::from_millis(during)).await;
+                    let _ = body.frame().await;
+                }
+            };
+            // It is dropped wherever it is then: in the queue, in the handler, between head and body, inside the body.
+            let _ = tokio::time::timeout(Duration::from_millis(patience), request).await;
+        }));
+        if run % 4 == 0 {
+            tokio::time::sleep(Duration::from_millis(below(25))).await;
+        }
+        assert!(layer.in_flight() <= LIMIT);
+    }
+    let panicked = join_all(tasks).await.into_iter().filter(Result::is_err).count();
+    assert!(panicked > 50, "{panicked}");
+    assert_eq!((layer.in_flight(), layer.queued()), (0, 0));
+    // As many as the limit go through at once, and not one more.
+    let held = Held::default();
+    let service = layer.clone().max_wait(Duration::ZERO).layer(held.service());
+    let requests: Vec<_> = (0..5).map(|_| spawn(&service, "a")).collect();
+    settle().await;
+    assert_eq!((layer.in_flight(), held.at_work().len()), (LIMIT, LIMIT));
+    for _ in 0..LIMIT {
+        held.end_one().await;
+    }
+    join_all(requests).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_limit_changes_while_requests_are_in_flight() {
+    let layer = ConcurrencyLayer::new(1).max_wait(LONG);
+    let held = Held::default();
+    let service = layer.layer(held.service());
+    let requests: Vec<_> = (0..8).map(|number| spawn(&service, &number.to_string())).collect();
+    settle().await;
+    assert_eq!((layer.in_flight(), layer.queued()), (1, 7));
+    layer.set_limit(4);
+    settle().await;
+    assert_eq!((layer.in_flight(), layer.queued()), (4, 4), "up, at once");
+    layer.set_limit(2);
+    held.end_one().await;
+    held.end_one().await;
+    assert_eq!((layer.in_flight(), layer.queued()), (2, 4), "down, as they end");
+    held.end_one().await;
+    assert_eq!((layer.in_flight(), layer.queued()), (2, 3));
+    layer.set_limit(0);
+    held.end_one().await;
+    held.end_one().await;
+    assert_eq!((layer.in_flight(), layer.queued()), (0, 3), "closed");
+    layer.set_limit(10);
+    settle().await;
+    while !held.at_work().is_empty() {
+        held.end_one().await;
+    }
+    for request in requests {
+        assert_eq!(request.await.unwrap(), 200);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_heavy_request_takes_more_and_is_not_overtaken() {
+    let weight = |parts: &tower_quota::Parts| parts.headers["x-account"].to_str().unwrap().parse().unwrap();
+    let layer = ConcurrencyLayer::new(4).max_wait(LONG).weight(weight);
+    let held = Held::default();
+    let service = layer.layer(held.service());
+    let mut requests = Vec::new();
+    for weight in ["3", "2", "1", "9", "0"] {
+        requests.push(spawn(&service, weight));
+        settle().await;
+    }
+    assert_eq!((layer.in_flight(), held.at_work()), (3, vec!["3".to_owned()]), "1 does not overtake 2");
+    held.end_one().await;
+    assert_eq!(held.at_work(), ["2", "1"]);
+    held.end_one().await;
+    held.end_one().await;
+    assert_eq!((layer.in_flight(), held.at_work()), (9, vec!["9".to_owned()]), "what is too heavy goes alone");
+    held.end_one().await;
+    assert_eq!((layer.in_flight(), held.at_work()), (1, vec!["0".to_owned()]), "nothing takes less than one");
+    held.end_one().await;
+    join_all(requests).await;
+}
+
+fn per_key(limit: usize) -> ConcurrencyLayer {
+    ConcurrencyLayer::per_key(limit, key::header("x-account").unwrap())
+}
+
+#[tokio::test(start_paused = true)]
+async fn t39_a_greedy_key_uses_everything_alone_and_delays_another_by_one_request() {
+    let layer = per_key(4).total(4).max_wait(LONG).max_queue(1_000);
+    let held = Held::default();
+    let service = layer.layer(held.service());
+    let mut requests: Vec<_> = (0..104).map(|_| spawn(&service, "greedy")).collect();
+    settle().await;
+    assert_eq!((layer.in_flight(), layer.queued()), (4, 100), "alone, it may use everything");
+    requests.push(spawn(&service, "polite"));
+    settle().await;
+    held.end_one().await;
+    assert_eq!(held.at_work().last().unwrap(), "polite", "the next that starts is the other one's");
+    while !held.at_work().is_empty() {
+        held.end_one().await;
+    }
+    assert_eq!(held.peak.load(Ordering::SeqCst), 4);
+    join_all(requests).await;
+    assert_eq!((layer.in_flight(), layer.keys()), (0, 0), "no key is kept");
+}
+
+#[tokio::test(start_paused = true)]
+async fn t39_under_contention_each_key_gets_its_share() {
+    // One key asks for a hundred times as much as each of nine others.
+    let layer = per_key(10).total(10).max_wait(10 * LONG).max_queue(10_000);
+    let held = Held::default();
+    let service = layer.layer(held.service());
+    let mut requests: Vec<_> = (0..2_000).map(|_| spawn(&service, "greedy")).collect();
+    for _ in 0..20 {
+        requests.extend((0..9).map(|polite| spawn(&service, &format!("polite-{polite}"))));
+    }
+    settle().await;
+    let mut ended = std::collections::HashMap::<String, f64>::new();
+    for _ in 0..200 {
+        *ended.entry(held.end_one().await).or_default() += 1.0;
+    }
+    let (sum, squares) =
+        ended.values().fold((0.0, 0.0), |(sum, squares), count| (sum + count, squares + count * count));
+    let jain = sum * sum / (10.0 * squares);
+    assert!(jain >= 0.95, "{jain}: {ended:?}");
+    requests.iter().for_each(tokio::task::JoinHandle::abort);
+    settle().await;
+    join_all(requests).await;
+    assert_eq!((layer.in_flight(), layer.queued(), layer.keys()), (0, 0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn t39_a_key_at_its_own_limit_delays_nobody_else() {
+    let layer = per_key(1).total(3).max_wait(LONG);
+    let held = Held::default();
+    let service = layer.layer(held.service());
+    let mut requests: Vec<_> = (0..5).map(|_| spawn(&service, "limited")).collect();
+    settle().await;
+    requests.extend([spawn(&service, "a"), spawn(&service, "b")]);
+    settle().await;
+    assert_eq!(held.at_work(), ["limited", "a", "b"]);
+    layer.set_total(1);
+    layer.set_limit(3);
+    settle().await;
+    assert_eq!(layer.in_flight(), 3);
+    held.end_one().await;
+    held.end_one().await;
+    assert_eq!(layer.in_flight(), 1);
+    while !held.at_work().is_empty() {
+        held.end_one().await;
+    }
+    join_all(requests).await;
+    assert_eq!(layer.keys(), 0);
+}
+
+#[tokio::test]
+async fn who_does_not_say_who_it_is_is_told_so() {
+    let service = per_key(1).layer(accepting());
+    let mut nobody = request("a");
+    nobody.headers_mut().remove("x-account");
+    let refused = answer(&service, nobody).await;
+    assert_eq!((refused.status().as_u16(), header(&refused, "retry-after")), (400, None));
+    let mut twice = request("a");
+    twice.headers_mut().append("x-account", "b".parse().unwrap());
+    assert_eq!(status(&service, twice).await, 400);
+    let panics = ConcurrencyLayer::new(1).weight(|_| panic!("no weight"));
+    let service = panics.layer(accepting());
+    assert_eq!(status(&service, request("a")).await, 500);
+    assert_eq!(panics.in_flight(), 0);
+}
+
+#[tokio::test]
+async fn a_refusal_may_be_answered_in_the_application_s_own_form() {
+    let layer = ConcurrencyLayer::new(0).reject_with(|rejection, parts| {
+        let text = format!("{} at {}", rejection.reason().status(), parts.uri.path());
+        Response::builder().status(200).body(http_body_util::Full::new(Bytes::from(text))).unwrap()
+    });
+    let replaced = answer(&layer.layer(accepting()), request("a")).await;
+    assert_eq!(replaced.status(), 200);
+    assert_eq!(text(replaced).await, "503 Service Unavailable at /");
+}
+
+#[tokio::test]
+async fn an_upgraded_connection_is_in_flight_as_long_as_its_task_keeps_the_permit() {
+    let layer = ConcurrencyLayer::new(1);
+    let (kept, keeps) =
+        (Arc::new(Mutex::new(None)), |request: &Request<Body>| request.extensions().get::<Permit>().cloned());
+    let handler = {
+        let kept = Arc::clone(&kept);
+        service_fn(move |request: Request<Body>| {
+            *kept.lock().unwrap() = keeps(&request);
+            async { Ok::<_, Infallible>(Response::builder().status(101).body(Body::default()).unwrap()) }
+        })
+    };
+    let service = layer.layer(handler);
+    let upgrade = || {
+        let mut request = request("a");
+        request.headers_mut().insert("upgrade", "websocket".parse().unwrap());
+        request
+    };
+    assert_eq!(status(&service, upgrade()).await, 101);
+    assert_eq!(layer.in_flight(), 1, "the head is sent, and the task goes on");
+    assert_eq!(status(&service, upgrade()).await, 503);
+    *kept.lock().unwrap() = None;
+    assert_eq!(layer.in_flight(), 0);
+    assert_eq!(status(&service, request("a")).await, 101);
+    assert!(kept.lock().unwrap().is_none(), "a request that upgrades nothing needs no permit");
+}
+
+#[tokio::test]
+async fn five_hundred_calls_go_out_twelve_at_once_and_come_back_in_their_order() {
+    use futures_util::{StreamExt, stream};
+    let (running, peak) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let upstream = {
+        let (running, peak) = (Arc::clone(&running), Arc::clone(&peak));
+        service_fn(move |request: Request<Body>| {
+            let (running, peak) = (Arc::clone(&running), Arc::clone(&peak));
+            async move {
+                peak.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                // Later ones are faster.
+                let item: u64 = request.headers()["x-account"].to_str().unwrap().parse().unwrap();
+                tokio::time::sleep(Duration::from_micros(500 - item)).await;
+                running.fetch_sub(1, Ordering::SeqCst);
+                Ok::<_, Infallible>(Response::new(Body::from(item.to_string())))
+            }
+        })
+    };
+    let layer = ConcurrencyLayer::new(12).max_queue(500).max_wait(LONG);
+    let client = layer.layer(upstream);
+    let results: Vec<String> = stream::iter(0..500)
+        .map(|item| {
+            let client = client.clone();
+            async move { text(client.oneshot(request(&item.to_string())).await.unwrap()).await }
+        })
+        .buffered(500)
+        .collect()
+        .await;
+    assert!(results.iter().enumerate().all(|(item, result)| *result == item.to_string()));
+    assert_eq!((peak.load(Ordering::SeqCst), layer.in_flight()), (12, 0));
+}
+
+#[tokio::test]
+async fn a_call_that_waits_is_small() {
+    let layer = ConcurrencyLayer::new(1).max_wait(LONG).max_queue(10_000);
+    let permits = Arc::new(Semaphore::new(0));
+    let service = {
+        let permits = Arc::clone(&permits);
+        layer.layer(service_fn(move |_: Request<Body>| {
+            let permits = Arc::clone(&permits);
+            async move {
+                permits.acquire().await.unwrap().forget();
+                Ok::<_, Infallible>(Response::new(Body::default()))
+            }
+        }))
+    };
+    let mut context = Context::from_waker(std::task::Waker::noop());
+    let mut waiting: Vec<_> = (0..10_001).map(|_| (Some(request("a")), None)).collect();
+    let memory = allocation_counter::measure(|| {
+        for (request, future) in &mut waiting {
+            let call = future.insert(Box::pin(service.clone().oneshot(request.take().unwrap())));
+            assert!(call.as_mut().poll(&mut context).is_pending());
+        }
+    });
+    assert_eq!(layer.queued(), 10_000);
+    let each = memory.bytes_current / 10_001;
+    assert!(each < 2_048, "{each} bytes for each call that waits");
+    drop(waiting);
+    assert_eq!((layer.in_flight(), layer.queued()), (0, 0));
+}
+
+#[tokio::test]
+async fn types_are_send_sync_and_default_where_the_inner_ones_are() {
+    fn send<T: Send>(_: &T) {}
+    fn all<T: Send + Sync + Default>() {}
+    fn shared<T: Send + Sync + Clone>() {}
+    all::<PermitBody<Body>>();
+    shared::<ConcurrencyLayer>();
+    shared::<Concurrency<()>>();
+    let service = ConcurrencyLayer::new(1).layer(accepting());
+    send(&service.clone().oneshot(request("a")));
+    assert!(service.oneshot(request("a")).now_or_never().is_some());
+}
