@@ -5,4 +5,5 @@ mod answers;
 mod concurrency;
 mod handler;
 mod mounting;
+mod read_write_split;
 mod service;

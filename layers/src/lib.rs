@@ -5,6 +5,7 @@ mod concurrency;
 mod global_capacity;
 pub mod key;
 mod quota;
+mod read_write_split;
 mod rejection;
 mod user_quota;
 
@@ -14,6 +15,7 @@ pub use global_capacity::GlobalCapacityLayer;
 pub use http::request::Parts;
 pub use key::RequestKey;
 pub use quota::{AxisLayer, Metered, MeteredFuture, QuotaLayer, RequestCharge, RequestChargeFuture, RequestMeter};
+pub use read_write_split::{ReadWriteSplit, ReadWriteSplitLayer, Side, SplitBody, SplitFuture};
 pub use rejection::{Reason, Rejection};
 pub use tower_quota_core::*;
 pub use user_quota::UserQuotaLayer;

@@ -22,10 +22,13 @@ use crate::support::{Body, accepting, answer, header, request, status, text};
 
 const LONG: Duration = Duration::from_secs(30);
 
+/// Requests at work, the oldest first, and how each is let go.
+type AtWork = VecDeque<(String, oneshot::Sender<()>)>;
+
 /// A service whose requests wait until they are let go, in the order in which they came.
 #[derive(Clone, Default)]
 struct Held {
-    waiting: Arc<Mutex<VecDeque<(String, oneshot::Sender<()>)>>>,
+    waiting: Arc<Mutex<AtWork>>,
     running: Arc<AtomicUsize>,
     peak: Arc<AtomicUsize>,
 }

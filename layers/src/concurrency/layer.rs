@@ -66,7 +66,7 @@ use crate::rejection::Rejection;
 /// connection may have refuses streams, or lets them wait for as long as [`max_wait`](Self::max_wait) says: a stream that
 /// waits may hold up the flow control of the others on its connection for that time.
 ///
-/// WebSockets and other upgrades: see [`Permit`](crate::Permit).
+/// Upgraded connections, such as a `WebSocket`: see [`Permit`](crate::Permit).
 #[derive(Clone, Debug)]
 #[must_use = "a layer does nothing before it is applied"]
 pub struct ConcurrencyLayer {
