@@ -23,11 +23,20 @@ pub struct Charge<'m> {
     seen: Result<Seen, ChargeError>,
     cost: Cost,
     request_id: Option<Key>,
+    #[cfg(feature = "waiting")]
+    patience: std::time::Duration,
 }
 
 impl<'m> Charge<'m> {
     pub(crate) fn new(panel: &'m Arc<Panel>, seen: Result<Seen, ChargeError>, cost: Cost) -> Self {
-        Self { panel, seen, cost, request_id: None }
+        Self {
+            panel,
+            seen,
+            cost,
+            request_id: None,
+            #[cfg(feature = "waiting")]
+            patience: std::time::Duration::ZERO,
+        }
     }
 
     /// Calls the request by an id, so that it is never charged twice: a store that has charged this very cost on these
@@ -44,8 +53,54 @@ impl<'m> Charge<'m> {
         self
     }
 
+    /// Waits for up to so long until the charge fits, instead of being refused at once: not at all by default.
+    ///
+    /// It is made when it fits, never later than told, and refused at once when it would not fit in time. Of several that
+    /// wait for one counter in this process the first to come goes first, and a later one that waits does not overtake
+    /// it, be it smaller; one that does not wait may. While it waits it holds nothing, and sleeps until the time that the
+    /// store has told, by the store's clock.
+    #[cfg(feature = "waiting")]
+    pub fn wait_up_to(mut self, time: std::time::Duration) -> Self {
+        self.patience = time;
+        self
+    }
+
     /// Makes the charge, and tells its outcome at once if that takes no I/O.
     pub fn ask(&self) -> Asked {
+        #[cfg(feature = "waiting")]
+        if let Some(waiting) = self.waiting() {
+            // Most charges fit at once, and a store in memory tells so without a detour.
+            let ledger = self.panel.ledger();
+            if ledger.memory().is_some()
+                && ledger.lines.are_empty()
+                && let Ok(Answer::Ready(answer)) = self.answer()
+            {
+                let outcome = self.panel.outcome_so_far(answer, Some((&waiting.seen, &self.cost)));
+                if !matches!(outcome, Err(ChargeError::Refused(_))) {
+                    return Asked::Answered(self.panel.last_outcome(outcome));
+                }
+            }
+            return Asked::Waiting(PendingCharge(Pending::InLine(Box::pin(waiting.charge()))));
+        }
+        self.ask_once()
+    }
+
+    /// The charge as one that may wait, if it may and something may have to be waited for.
+    #[cfg(feature = "waiting")]
+    fn waiting(&self) -> Option<crate::waiting::Waiting> {
+        if self.patience.is_zero() || self.is_foreign().is_some() {
+            return None;
+        }
+        Some(crate::waiting::Waiting {
+            panel: Arc::clone(self.panel),
+            seen: self.seen.as_ref().ok()?.clone(),
+            cost: self.cost.clone(),
+            request_id: self.request_id.clone(),
+            patience: self.patience,
+        })
+    }
+
+    fn ask_once(&self) -> Asked {
         match self.answer() {
             Ok(Answer::Ready(answer)) => {
                 let asked = self.seen.as_ref().ok().map(|seen| (seen, &self.cost));
@@ -53,7 +108,8 @@ impl<'m> Charge<'m> {
             }
             Ok(Answer::Pending(answer)) => {
                 let asked = self.seen.as_ref().ok().and_then(|seen| self.panel.keep(seen, &self.cost));
-                Asked::Waiting(PendingCharge { panel: Arc::clone(self.panel), asked, answer })
+                let panel = Arc::clone(self.panel);
+                Asked::Waiting(PendingCharge(Pending::Store { panel, asked, answer }))
             }
             Err(error) => Asked::Answered(Err(error)),
         }
@@ -61,12 +117,17 @@ impl<'m> Charge<'m> {
 
     /// What the store says.
     pub(crate) fn answer(&self) -> Result<Answer<Verdict>, ChargeError> {
-        if let Some(foreign) = self.cost.foreign_axis(|axis| self.panel.has(axis)) {
-            return Err(ChargeError::ForeignAxis { axis: foreign.axis });
+        if let Some(foreign) = self.is_foreign() {
+            return Err(foreign);
         }
         let seen = self.seen.as_ref().map_err(Clone::clone)?;
-        let question = self.panel.question(seen, &self.cost).of_request(self.request_id.as_ref());
-        Ok(self.panel.ledger().decide(&question))
+        Ok(self.panel.decide(seen, &self.cost, self.request_id.as_ref()))
+    }
+
+    /// The error of a cost that names an axis which is no part of the decision.
+    fn is_foreign(&self) -> Option<ChargeError> {
+        let foreign = self.cost.foreign_axis(|axis| self.panel.has(axis))?;
+        Some(ChargeError::ForeignAxis { axis: foreign.axis })
     }
 }
 
@@ -98,28 +159,44 @@ impl Asked {
     }
 }
 
-/// A charge on its way to the store. Dropped, it may or may not have been made.
+/// A charge on its way to the store, or waiting for its time. Dropped, it may or may not have been made.
 #[must_use = "futures do nothing unless polled"]
-pub struct PendingCharge {
-    panel: Arc<Panel>,
-    asked: Option<Box<(Seen, Cost)>>,
-    answer: PendingAnswer<Verdict>,
+pub struct PendingCharge(Pending);
+
+enum Pending {
+    Store {
+        panel: Arc<Panel>,
+        asked: Option<Box<(Seen, Cost)>>,
+        answer: PendingAnswer<Verdict>,
+    },
+    #[cfg(feature = "waiting")]
+    InLine(Pin<Box<dyn Future<Output = Result<Verdict, ChargeError>> + Send>>),
 }
 
 impl Future for PendingCharge {
     type Output = Result<Verdict, ChargeError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let answer = ready!(self.answer.as_mut().poll(cx));
-        let asked = self.asked.as_deref().map(|(seen, cost)| (seen, cost));
-        Poll::Ready(self.panel.outcome(answer, asked))
+        match &mut self.0 {
+            Pending::Store { panel, asked, answer } => {
+                let answer = ready!(answer.as_mut().poll(cx));
+                let asked = asked.as_deref().map(|(seen, cost)| (seen, cost));
+                Poll::Ready(panel.outcome(answer, asked))
+            }
+            #[cfg(feature = "waiting")]
+            Pending::InLine(charge) => charge.as_mut().poll(cx),
+        }
     }
 }
 
 impl fmt::Debug for PendingCharge {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { panel, asked: _, answer: _ } = self;
-        f.debug_struct("PendingCharge").field("panel", panel).finish_non_exhaustive()
+        let pending = match &self.0 {
+            Pending::Store { .. } => "Store",
+            #[cfg(feature = "waiting")]
+            Pending::InLine(_) => "InLine",
+        };
+        f.debug_tuple("PendingCharge").field(&pending).finish()
     }
 }
 

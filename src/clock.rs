@@ -13,11 +13,39 @@ pub trait Clock: Send + Sync + 'static {
     /// pays nothing twice. A store that forgets counters which equal fresh ones holds to that for steps back of up to a
     /// second.
     fn now(&self) -> Duration;
+
+    /// Ends after so long, by this clock. By default it sleeps in real time, on the tokio runtime that it is awaited on.
+    #[cfg(feature = "waiting")]
+    fn sleep(&self, time: Duration) -> Sleep {
+        Box::pin(tokio::time::sleep(time))
+    }
 }
+
+/// What [`Clock::sleep`] does until it ends.
+#[cfg(feature = "waiting")]
+pub type Sleep = std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl<C: Clock + ?Sized> Clock for Arc<C> {
     fn now(&self) -> Duration {
         (**self).now()
+    }
+
+    #[cfg(feature = "waiting")]
+    fn sleep(&self, time: Duration) -> Sleep {
+        (**self).sleep(time)
+    }
+}
+
+/// The time since it was first asked, and sleep in real time: all that waiting needs.
+#[cfg(feature = "waiting")]
+#[derive(Debug)]
+pub(crate) struct Stopwatch;
+
+#[cfg(feature = "waiting")]
+impl Clock for Stopwatch {
+    fn now(&self) -> Duration {
+        static STARTED: std::sync::LazyLock<std::time::Instant> = std::sync::LazyLock::new(std::time::Instant::now);
+        STARTED.elapsed()
     }
 }
 

@@ -10,7 +10,7 @@ use foldhash::quality::FoldHasher;
 ///
 /// By chance two of a million inputs share one with a probability of 10^-27. No digest leaves the process, so nobody can
 /// look for such a pair without reading its memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Digest {
     /// The half that chooses a lock.
     pub(crate) lock: u64,

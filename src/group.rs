@@ -42,7 +42,7 @@ impl Group {
 
     /// A group with policies of its own.
     pub fn builder(name: &str) -> GroupBuilder {
-        GroupBuilder { name: name.to_owned(), on_store_failure: OnStoreFailure::default() }
+        GroupBuilder { name: name.to_owned(), on_store_failure: OnStoreFailure::default(), most_waiting: 1_024 }
     }
 
     /// The name of the group.
@@ -73,12 +73,21 @@ impl Group {
 pub struct GroupBuilder {
     name: String,
     on_store_failure: OnStoreFailure,
+    most_waiting: usize,
 }
 
 impl GroupBuilder {
     /// What happens to a request when the store cannot answer: it is let through by default.
     pub fn on_store_failure(mut self, policy: OnStoreFailure) -> Self {
         self.on_store_failure = policy;
+        self
+    }
+
+    /// How many charges may [wait](crate::Charge::wait_up_to) for one counter at once: 1,024 by default. The next one is
+    /// made or refused at once.
+    #[cfg(feature = "waiting")]
+    pub fn most_waiting(mut self, charges: usize) -> Self {
+        self.most_waiting = charges;
         self
     }
 
@@ -90,6 +99,6 @@ impl GroupBuilder {
     pub fn build(self, store: impl Store) -> Result<Group, ConfigError> {
         name::check("group", &self.name)?;
         self.on_store_failure.check().map_err(|error| error.within(&self.name))?;
-        Ok(Group(Arc::new(Ledger::new(self.name, store, self.on_store_failure))))
+        Ok(Group(Arc::new(Ledger::new(self.name, store, self.on_store_failure, self.most_waiting))))
     }
 }

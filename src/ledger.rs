@@ -27,6 +27,9 @@ pub(crate) struct Ledger {
     /// Where this process counts by its share while the store fails; made before it is needed.
     local: OnceLock<MemoryStore>,
     axes: Mutex<HashSet<&'static str>>,
+    /// Who waits for which counter.
+    #[cfg(feature = "waiting")]
+    pub(crate) lines: Arc<crate::lines::Lines>,
 }
 
 /// The store in memory is known as what it is, so that it can be asked without a question.
@@ -36,7 +39,9 @@ enum Backend {
 }
 
 impl Ledger {
-    pub(crate) fn new(group: String, store: impl Store, on_store_failure: OnStoreFailure) -> Self {
+    pub(crate) fn new(group: String, store: impl Store, on_store_failure: OnStoreFailure, most_in_line: usize) -> Self {
+        #[cfg(not(feature = "waiting"))]
+        let _ = most_in_line;
         let ledger = Self {
             group,
             store: Backend::of(store),
@@ -45,6 +50,8 @@ impl Ledger {
             failures: Throttle::new(),
             local: OnceLock::new(),
             axes: Mutex::default(),
+            #[cfg(feature = "waiting")]
+            lines: Arc::new(crate::lines::Lines::new(most_in_line)),
         };
         ledger.prepare_for(on_store_failure);
         ledger
@@ -108,6 +115,15 @@ impl Ledger {
         }
     }
 
+    /// The clock that charges wait by.
+    #[cfg(feature = "waiting")]
+    pub(crate) fn clock(&self) -> &dyn crate::clock::Clock {
+        match &self.store {
+            Backend::Memory(memory) => memory.clock(),
+            Backend::Other(store) => store.clock(),
+        }
+    }
+
     /// The store, if it is the one in memory.
     #[inline]
     pub(crate) fn memory(&self) -> Option<&MemoryStore> {
@@ -134,7 +150,7 @@ impl Backend {
 
 impl fmt::Debug for Ledger {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { group, store, on_store_failure, health: _, failures: _, local: _, axes } = self;
+        let Self { group, store, on_store_failure, axes, .. } = self;
         f.debug_struct("Ledger")
             .field("group", group)
             .field("is_in_memory", &matches!(store, Backend::Memory(_)))

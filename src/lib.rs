@@ -22,6 +22,8 @@ mod group;
 mod health;
 mod key;
 mod ledger;
+#[cfg(feature = "waiting")]
+mod lines;
 mod measure;
 mod meter;
 mod name;
@@ -35,11 +37,15 @@ mod store;
 pub mod testing;
 mod throttle;
 mod verdict;
+#[cfg(feature = "waiting")]
+mod waiting;
 mod watermark;
 
 pub use axis::{AxisBuilder, PerKeyAxis, SharedAxis};
 pub use charge::{Asked, Charge, ChargeFuture, PendingCharge};
 pub use charge_error::ChargeError;
+#[cfg(feature = "waiting")]
+pub use clock::Sleep;
 pub use clock::{Clock, SystemClock};
 pub use config_error::ConfigError;
 pub use cost::Cost;

@@ -6,12 +6,13 @@ use crate::axis::AxisCore;
 use crate::charge_error::ChargeError;
 use crate::cost::Cost;
 use crate::failure::OnStoreFailure;
+use crate::key::Key;
 use crate::ledger::Ledger;
 use crate::name::Label;
 use crate::question::{Owner, Question};
 use crate::seen::Seen;
 use crate::store::{Answer, StoreError};
-use crate::verdict::Verdict;
+use crate::verdict::{Report, Verdict};
 
 /// Axes of one group, in the order in which they are judged.
 #[derive(Debug)]
@@ -40,6 +41,11 @@ impl Panel {
         )
     }
 
+    /// What the store says to a charge of this cost.
+    pub(crate) fn decide(&self, seen: &Seen, cost: &Cost, request_id: Option<&Key>) -> Answer<Verdict> {
+        self.ledger().decide(&self.question(seen, cost).of_request(request_id))
+    }
+
     pub(crate) fn has(&self, label: &Label) -> bool {
         self.axis(label).is_some()
     }
@@ -61,27 +67,33 @@ impl Panel {
         answer: Result<Verdict, StoreError>,
         asked: Option<(&Seen, &Cost)>,
     ) -> Result<Verdict, ChargeError> {
+        self.last_outcome(self.outcome_so_far(answer, asked))
+    }
+
+    /// The same, of a charge that may be asked again if it is refused.
+    pub(crate) fn outcome_so_far(
+        &self,
+        answer: Result<Verdict, StoreError>,
+        asked: Option<(&Seen, &Cost)>,
+    ) -> Result<Verdict, ChargeError> {
         match answer {
             Ok(verdict) => {
                 self.ledger().note_answer();
-                self.judged(verdict)
+                judged(verdict)
             }
             Err(error) => self.without_store(error, asked),
         }
     }
 
-    fn judged(&self, verdict: Verdict) -> Result<Verdict, ChargeError> {
-        let Some(report) = verdict.refused_by() else {
-            return Ok(verdict);
-        };
-        if let Some(axis) = self.axis(report.label) {
+    /// This outcome, which is told of if it is a refusal.
+    pub(crate) fn last_outcome(&self, outcome: Result<Verdict, ChargeError>) -> Result<Verdict, ChargeError> {
+        if let Err(ChargeError::Refused(verdict) | ChargeError::Never(verdict)) = &outcome
+            && let Some(report) = verdict.refused_by()
+            && let Some(axis) = self.axis(report.label)
+        {
             axis.log_refusal(report);
         }
-        Err(if report.never_fits() {
-            ChargeError::Never(Box::new(verdict))
-        } else {
-            ChargeError::Refused(Box::new(verdict))
-        })
+        outcome
     }
 
     fn without_store(&self, error: StoreError, asked: Option<(&Seen, &Cost)>) -> Result<Verdict, ChargeError> {
@@ -94,10 +106,18 @@ impl Panel {
                 let local =
                     asked.and_then(|(seen, cost)| self.ledger().decide_by_share(&self.question(seen, cost), percent));
                 match local {
-                    Some(Answer::Ready(Ok(verdict))) => self.judged(verdict.by_local_share()),
+                    Some(Answer::Ready(Ok(verdict))) => judged(verdict.by_local_share()),
                     _ => Err(ChargeError::Store(error)),
                 }
             }
         }
+    }
+}
+
+fn judged(verdict: Verdict) -> Result<Verdict, ChargeError> {
+    match verdict.refused_by().map(Report::never_fits) {
+        None => Ok(verdict),
+        Some(true) => Err(ChargeError::Never(Box::new(verdict))),
+        Some(false) => Err(ChargeError::Refused(Box::new(verdict))),
     }
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
+use crate::digest::Digest;
 use crate::key::Key;
 use crate::name::Label;
 use crate::quota::Quota;
@@ -98,6 +99,15 @@ impl<'a> Demand<'a> {
     /// Whose counter it is.
     pub fn owner(&self) -> &'a Owner {
         self.owner
+    }
+
+    /// Stands in this process for all that names the counter.
+    pub(crate) fn counter(&self) -> Digest {
+        match self.owner {
+            Owner::Key(key) => self.rate.counter_of(key),
+            Owner::Anonymous => self.rate.digest.with(2, &[]),
+            Owner::Everybody | Owner::Nobody => self.rate.digest,
+        }
     }
 
     /// The mark above which usage of this axis raises an event.

@@ -6,4 +6,5 @@ mod failure;
 mod foreign_store;
 mod memory;
 mod meter;
+mod waiting;
 mod watermark;

@@ -21,6 +21,13 @@ pub trait Store: Send + Sync + 'static {
 
     /// Forgets the counters that the question names, as if nothing had ever been charged on them.
     fn reset(&self, question: &Question<'_>) -> Answer<()>;
+
+    /// The clock that charges wait by: it runs as fast as the one that this store decides by, and need not tell the same
+    /// time. Real time by default.
+    #[cfg(feature = "waiting")]
+    fn clock(&self) -> &dyn crate::clock::Clock {
+        &crate::clock::Stopwatch
+    }
 }
 
 impl<S: Store + ?Sized> Store for Arc<S> {
@@ -30,6 +37,11 @@ impl<S: Store + ?Sized> Store for Arc<S> {
 
     fn reset(&self, question: &Question<'_>) -> Answer<()> {
         (**self).reset(question)
+    }
+
+    #[cfg(feature = "waiting")]
+    fn clock(&self) -> &dyn crate::clock::Clock {
+        (**self).clock()
     }
 }
 

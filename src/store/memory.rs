@@ -154,6 +154,14 @@ impl Store for MemoryStore {
         }
         Answer::Ready(Ok(()))
     }
+
+    #[cfg(feature = "waiting")]
+    fn clock(&self) -> &dyn Clock {
+        match &self.clock {
+            StoreClock::System(clock) => clock,
+            StoreClock::Given(clock) => &**clock,
+        }
+    }
 }
 
 impl fmt::Debug for MemoryStore {

@@ -119,6 +119,11 @@ impl Store for RedisStore {
         let client = Arc::clone(&self.client);
         Answer::Pending(Box::pin(async move { client.send(delete).await.map(drop) }))
     }
+
+    #[cfg(feature = "waiting")]
+    fn clock(&self) -> &dyn crate::clock::Clock {
+        self.client.clock.as_deref().unwrap_or(&crate::clock::Stopwatch)
+    }
 }
 
 /// An error about one counter, with the axis that it belongs to: the script knows only its number.

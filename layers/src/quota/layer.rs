@@ -1,6 +1,7 @@
 //! Any number of axes, decided in one step.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::Response;
 use http::request::Parts;
@@ -99,6 +100,14 @@ impl QuotaLayer {
         self.set(|rules| rules.skip = Some(Arc::new(when)))
     }
 
+    /// Lets a request wait for up to so long until its cost fits, instead of refusing it at once: for outbound clients
+    /// and workers above all. See [`Charge::wait_up_to`](crate::Charge::wait_up_to). It waits before the inner service is
+    /// called, and holds no more than its request. A handler that charges by itself waits
+    /// [by itself](crate::RequestCharge::wait_up_to).
+    pub fn wait_up_to(self, time: Duration) -> Self {
+        self.set(|rules| rules.patience = time)
+    }
+
     /// Calls each request by an id that `id` reads from its head, so that it is never charged twice; `None` is a request
     /// without one. See [`Charge::request_id`](crate::Charge::request_id), above all for whose ids can be trusted. A
     /// handler that charges by itself gives the id [with the charge](crate::RequestCharge::request_id).
@@ -174,6 +183,11 @@ macro_rules! decision_setters {
                 when: impl Fn(&http::request::Parts) -> bool + Send + Sync + 'static,
             ) -> $crate::QuotaLayer {
                 $crate::QuotaLayer::of(self).skip(when)
+            }
+
+            /// Lets a request wait. See [`QuotaLayer::wait_up_to`](crate::QuotaLayer::wait_up_to).
+            pub fn wait_up_to(self, time: std::time::Duration) -> $crate::QuotaLayer {
+                $crate::QuotaLayer::of(self).wait_up_to(time)
             }
 
             /// Calls each request by an id. See [`QuotaLayer::request_id`](crate::QuotaLayer::request_id).

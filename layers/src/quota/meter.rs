@@ -3,6 +3,7 @@
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use tower_quota_core::{BoundMeter, Charge, ChargeError, ChargeFuture, Cost, CountedBy, Verdict};
 
@@ -84,6 +85,11 @@ impl RequestCharge<'_> {
     /// Calls the charge by an id, so that it is never made twice. See [`Charge::request_id`].
     pub fn request_id(self, id: impl AsRef<[u8]>) -> Self {
         Self { charge: self.charge.request_id(id), ..self }
+    }
+
+    /// Waits for up to so long until the charge fits. See [`Charge::wait_up_to`].
+    pub fn wait_up_to(self, time: Duration) -> Self {
+        Self { charge: self.charge.wait_up_to(time), ..self }
     }
 }
 

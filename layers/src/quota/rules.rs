@@ -3,6 +3,7 @@
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::Response;
 use http::request::Parts;
@@ -24,6 +25,7 @@ pub(super) struct Rules {
     pub(super) charged: Charged,
     pub(super) skip: Option<When>,
     pub(super) request_id: Option<RequestId>,
+    pub(super) patience: Duration,
     pub(super) refusals: Refusals,
 }
 
@@ -54,6 +56,7 @@ impl Rules {
             charged: Charged::ByLayer(None),
             skip: None,
             request_id: None,
+            patience: Duration::ZERO,
             refusals: Refusals::default(),
         }
     }
@@ -89,9 +92,14 @@ impl Rules {
     }
 
     fn ask(&self, parts: &Parts, cost: Cost) -> Asked {
-        match self.request_id.as_ref().and_then(|request_id| request_id(parts)) {
-            None => self.meter.ask(parts, cost),
-            Some(id) => self.meter.charge(parts, cost).request_id(id.as_bytes()).ask(),
+        let id = self.request_id.as_ref().and_then(|request_id| request_id(parts));
+        if id.is_none() && self.patience.is_zero() {
+            return self.meter.ask(parts, cost);
+        }
+        let charge = self.meter.charge(parts, cost).wait_up_to(self.patience);
+        match id {
+            Some(id) => charge.request_id(id.as_bytes()).ask(),
+            None => charge.ask(),
         }
     }
 
@@ -151,12 +159,13 @@ pub(super) fn tell_who_counted<B>(response: &mut Response<B>, by: CountedBy) {
 
 impl fmt::Debug for Rules {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { id: _, meter, charged, skip, request_id, refusals } = self;
+        let Self { id: _, meter, charged, skip, request_id, patience, refusals } = self;
         f.debug_struct("Rules")
             .field("meter", meter)
             .field("charged_by_handler", &matches!(charged, Charged::ByHandler))
             .field("skips", &skip.is_some())
             .field("has_request_ids", &request_id.is_some())
+            .field("patience", patience)
             .field("refusals", refusals)
             .finish_non_exhaustive()
     }

@@ -2,7 +2,6 @@
 
 use super::keyed::Keyed;
 use super::shared::Shared;
-use crate::digest::Digest;
 use crate::question::{Demand, Owner};
 
 /// Counters of keys, of which there may be very many, and counters that everybody shares, of which there are few.
@@ -20,17 +19,8 @@ impl Counters {
     /// Forgets the counter of a demand.
     pub(super) fn remove(&self, demand: &Demand<'_>) {
         match demand.owner {
-            Owner::Everybody => self.shared.remove(digest_of(demand)),
-            _ => self.keyed.remove(digest_of(demand)),
+            Owner::Everybody => self.shared.remove(demand.counter()),
+            _ => self.keyed.remove(demand.counter()),
         }
-    }
-}
-
-/// Stands for all that names the counter of a demand.
-pub(super) fn digest_of(demand: &Demand<'_>) -> Digest {
-    match demand.owner {
-        Owner::Key(key) => demand.rate.counter_of(key),
-        Owner::Anonymous => demand.rate.digest.with(2, &[]),
-        Owner::Everybody | Owner::Nobody => demand.rate.digest,
     }
 }

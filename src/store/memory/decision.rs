@@ -3,7 +3,7 @@
 
 use smallvec::SmallVec;
 
-use super::counters::{Counters, digest_of};
+use super::counters::Counters;
 use super::held::{Found, Held};
 use super::keyed::Keyed;
 use super::shared::Shared;
@@ -83,7 +83,7 @@ impl Counters {
 
     /// Where the counter of a demand is.
     fn place<'q>(&self, demand: &'q Demand<'q>) -> Place<'q> {
-        let digest = digest_of(demand);
+        let digest = demand.counter();
         let lock = match demand.owner {
             Owner::Everybody => SHARED | Shared::lock_of(digest),
             _ => self.keyed.lock_of(digest),

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::counters::digest_of;
 use crate::digest::Digest;
 use crate::key::Key;
 use crate::question::Demand;
@@ -78,7 +77,7 @@ impl Kept {
 pub(super) fn digest_of_request(id: &Key, demands: &[Demand<'_>]) -> Digest {
     let id = Digest { lock: 0, place: 0 }.with(0, id.as_bytes());
     demands.iter().fold(id, |so_far, demand| {
-        let Digest { lock, place } = digest_of(demand);
+        let Digest { lock, place } = demand.counter();
         so_far.with(lock, &place.to_be_bytes()).with(demand.terms.units, &[])
     })
 }
