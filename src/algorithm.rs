@@ -5,6 +5,8 @@
 //! computed by a store that knows only doubles. A state never moves back: an earlier time counts as the state's own, but
 //! a wait is told from the time as it was read.
 
+mod attempts;
+mod failures;
 mod fixed_window;
 mod sliding_window;
 mod token_bucket;
@@ -30,13 +32,53 @@ pub(crate) struct Assessment {
     pub(crate) fits_at: Option<u64>,
     /// The absolute time in microseconds at which `state`, left alone, equals a fresh one.
     pub(crate) fresh_at: u64,
+    /// Whether nothing fits until a time, whatever it costs.
+    pub(crate) is_resting: bool,
 }
+
+/// How a call ended that was charged before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ending {
+    pub(crate) outcome: Outcome,
+    /// What the call was charged as.
+    pub(crate) call: u64,
+    /// Units that were charged for it.
+    pub(crate) units: u64,
+    /// Microseconds for which its counter shall rest at least.
+    pub(crate) rest_at_least: u64,
+}
+
+/// What came of a call that was counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// It is over; or it failed, where failures are counted.
+    Ended = 0,
+    /// It succeeded, and all failures before it are forgotten.
+    Cleared = 1,
+    /// It succeeded, and is not counted itself.
+    Uncounted = 2,
+    /// It was not made, because it does not fit: the rest starts now.
+    DoesNotFit = 3,
+}
+
+/// A counter whose `state` was last written, at `now` in microseconds, after a call has ended; `None`: nothing changes.
+pub(crate) fn end(quota: Quota, state: Option<State>, now: u64, ending: Ending) -> Option<Assessment> {
+    match quota.algorithm() {
+        Algorithm::Attempts => attempts::end(quota, state, now, ending),
+        Algorithm::Failures => failures::end(quota, state, now, ending),
+        _ => None,
+    }
+}
+
+/// A time that does not come.
+const NEVER: u64 = 1 << 62;
 
 /// The counter whose `state` was last written (`None`: never), at `now` in microseconds, asked for `cost` units.
 ///
-/// The cost is one that can fit: at most the quota's limit.
+/// The cost is one that can fit: at most the quota's limit. A `call` is what ends later ([`end`]), where that matters.
 #[inline(always)]
-pub(crate) fn assess(quota: Quota, state: Option<State>, now: u64, cost: u64) -> Assessment {
+pub(crate) fn assess(quota: Quota, state: Option<State>, now: u64, cost: u64, call: u64) -> Assessment {
     match quota.algorithm() {
         Algorithm::FixedWindow => fixed_window::assess(quota, state, now, cost, |start| start),
         Algorithm::AlignedWindow => {
@@ -45,5 +87,7 @@ pub(crate) fn assess(quota: Quota, state: Option<State>, now: u64, cost: u64) ->
         }
         Algorithm::SlidingWindow => sliding_window::assess(quota, state, now, cost),
         Algorithm::TokenBucket => token_bucket::assess(quota, state, now, cost),
+        Algorithm::Attempts => attempts::assess(quota, state, now, cost, call),
+        Algorithm::Failures => failures::assess(quota, state, now, cost),
     }
 }

@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 
+use crate::call_end::CallEnd;
 use crate::config_error::ConfigError;
 use crate::failure::OnStoreFailure;
 use crate::health::Health;
@@ -14,7 +15,7 @@ use crate::name::Label;
 use crate::question::Question;
 use crate::store::{Answer, MemoryStore, Store, StoreError, StoreErrorKind};
 use crate::throttle::Throttle;
-use crate::verdict::Verdict;
+use crate::verdict::{CountedBy, Verdict};
 
 /// What all axes of a group share.
 pub(crate) struct Ledger {
@@ -112,6 +113,16 @@ impl Ledger {
         match &self.store {
             Backend::Memory(memory) => memory.reset(question),
             Backend::Other(store) => store.reset(question),
+        }
+    }
+
+    /// Takes down the end of a call that was counted by the store, or by this process's share.
+    pub(crate) fn end(&self, end: &CallEnd<'_>, counted_by: CountedBy) -> Answer<()> {
+        match (counted_by, &self.store) {
+            (CountedBy::Store, Backend::Memory(memory)) => memory.end(end),
+            (CountedBy::Store, Backend::Other(store)) => store.end(end),
+            (CountedBy::LocalShare, _) => self.local.get_or_init(MemoryStore::new).end(end),
+            (CountedBy::Nobody, _) => Answer::Ready(Ok(())),
         }
     }
 

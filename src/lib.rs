@@ -11,10 +11,13 @@
 
 mod algorithm;
 mod axis;
+mod call_end;
 mod charge;
 mod charge_error;
 mod clock;
 mod config_error;
+#[cfg(feature = "waiting")]
+mod cooldown;
 mod cost;
 mod digest;
 mod failure;
@@ -41,13 +44,17 @@ mod verdict;
 mod waiting;
 mod watermark;
 
+pub use algorithm::Outcome;
 pub use axis::{AxisBuilder, PerKeyAxis, SharedAxis};
+pub use call_end::CallEnd;
 pub use charge::{Asked, Charge, ChargeFuture, PendingCharge};
 pub use charge_error::ChargeError;
 #[cfg(feature = "waiting")]
 pub use clock::Sleep;
 pub use clock::{Clock, SystemClock};
 pub use config_error::ConfigError;
+#[cfg(feature = "waiting")]
+pub use cooldown::{Attempts, Batch, Batches, Begin, Cooldown, CooldownAfter, CooldownAxis, CooldownBuilder};
 pub use cost::Cost;
 pub use failure::OnStoreFailure;
 pub use group::{Group, GroupBuilder};

@@ -134,7 +134,13 @@ impl<Q: ?Sized> Meter<Q> {
         BoundMeter { panel: Arc::clone(&self.panel), seen: Seen::new() }
     }
 
-    fn see(&self, subject: &Q) -> Result<Seen, ChargeError> {
+    /// The axes, whatever the subject is.
+    #[cfg(feature = "waiting")]
+    pub(crate) fn panel(&self) -> &Arc<Panel> {
+        &self.panel
+    }
+
+    pub(crate) fn see(&self, subject: &Q) -> Result<Seen, ChargeError> {
         let mut seen = Seen::new();
         for measure in &*self.measures {
             measure.see(subject, &mut seen)?;

@@ -46,6 +46,12 @@ impl Panel {
         self.ledger().decide(&self.question(seen, cost).of_request(request_id))
     }
 
+    /// What the store says to a call of this number, which ends later.
+    #[cfg(feature = "waiting")]
+    pub(crate) fn decide_call(&self, seen: &Seen, cost: &Cost, call: u64) -> Answer<Verdict> {
+        self.ledger().decide(&self.question(seen, cost).of_call(call))
+    }
+
     pub(crate) fn has(&self, label: &Label) -> bool {
         self.axis(label).is_some()
     }

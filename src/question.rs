@@ -28,6 +28,12 @@ impl<'a> Question<'a> {
         Self { request_id, ..self }
     }
 
+    /// This question, asked for the call of this number.
+    pub(crate) fn of_call(mut self, call: u64) -> Self {
+        self.demands.iter_mut().for_each(|demand| demand.terms.call = call);
+        self
+    }
+
     /// This question, with `percent` of each limit instead of all of it, and without watermarks; `None` if some demand
     /// fits only the whole limit.
     pub(crate) fn by_share(&self, percent: u8) -> Option<Self> {
@@ -74,6 +80,8 @@ pub struct Terms {
     pub(crate) quota: Quota,
     pub(crate) units: u64,
     pub(crate) retry_when_closed: Duration,
+    /// What the call is known by that is charged, where a counter has to know whose end it waits for; else 0.
+    pub(crate) call: u64,
 }
 
 /// Whose counter is asked for.

@@ -72,6 +72,10 @@ pub enum Algorithm {
     SlidingWindow,
     /// What is used of a capacity, refilled steadily.
     TokenBucket,
+    /// Attempts up to a limit, and then a rest ([`Cooldown`](crate::Cooldown)).
+    Attempts,
+    /// Failures within a while up to a limit, and then a lock ([`Cooldown`](crate::Cooldown)).
+    Failures,
 }
 
 impl Quota {
@@ -193,6 +197,40 @@ impl Quota {
             Algorithm::AlignedWindow => Self::aligned_window(limit, period),
             Algorithm::SlidingWindow => Self::sliding_window(limit, period),
             Algorithm::TokenBucket => Self::token_bucket(limit, self.refill().into(), period),
+            Algorithm::Attempts | Algorithm::Failures => Self::then_rest(self.algorithm, limit, period, self.span()),
+        }
+    }
+
+    /// `limit` attempts or failures, and then a rest. The span is the lease of the attempt at the boundary, or the time
+    /// within which failures count.
+    #[expect(clippy::cast_possible_truncation, reason = "a span is checked to fit")]
+    pub(crate) fn then_rest(
+        algorithm: Algorithm,
+        limit: u64,
+        rest: Duration,
+        span: Duration,
+    ) -> Result<Self, ConfigError> {
+        let period = Period::counted_in_micros(rest).map_err(|error| ConfigError::new("rest", error.reason()))?;
+        at_most("limit", limit, u32::MAX.into())?;
+        let span = span.as_millis();
+        if span == 0 || span > u128::from(u32::MAX) {
+            let reason = "is not between a millisecond and 49 days";
+            let field = if algorithm == Algorithm::Attempts { "lease" } else { "within" };
+            return Err(ConfigError::new(field, reason));
+        }
+        Ok(Self { limit, period, refill: span as u32, algorithm })
+    }
+
+    /// The lease of an attempt at the boundary, or the time within which failures count.
+    pub(crate) fn span(&self) -> Duration {
+        Duration::from_millis(self.refill.into())
+    }
+
+    /// The period, as far as it belongs to what a counter is called: a rest does not.
+    pub(crate) fn named_period(&self) -> u64 {
+        match self.algorithm {
+            Algorithm::Attempts | Algorithm::Failures => 0,
+            _ => self.period.micros,
         }
     }
 
@@ -200,7 +238,8 @@ impl Quota {
     #[expect(clippy::cast_possible_truncation, reason = "less than what it is a share of")]
     pub(crate) fn share(self, percent: u8) -> Self {
         let of = |whole: u64| (whole * u64::from(percent) / 100).max(whole.min(1));
-        Self { limit: of(self.limit), refill: of(self.refill.into()) as u32, ..self }
+        let refill = if self.algorithm == Algorithm::TokenBucket { of(self.refill.into()) as u32 } else { self.refill };
+        Self { limit: of(self.limit), refill, ..self }
     }
 
     fn window(algorithm: Algorithm, limit: u64, most: u64, period: Duration) -> Result<Self, ConfigError> {
@@ -255,7 +294,9 @@ impl Quota {
             0 => Algorithm::FixedWindow,
             1 => Algorithm::AlignedWindow,
             2 => Algorithm::SlidingWindow,
-            _ => Algorithm::TokenBucket,
+            3 => Algorithm::TokenBucket,
+            4 => Algorithm::Attempts,
+            _ => Algorithm::Failures,
         };
         Self { limit, period: Period { micros, tick, ticks }, refill, algorithm }
     }
@@ -263,7 +304,7 @@ impl Quota {
     /// Whether both quotas keep one counter: a change of limit keeps what is used, one of algorithm or period starts
     /// over.
     pub fn shares_counter_with(&self, other: &Self) -> bool {
-        self.algorithm == other.algorithm && self.period == other.period
+        self.algorithm == other.algorithm && self.named_period() == other.named_period()
     }
 }
 

@@ -19,7 +19,7 @@ pub(crate) struct Rate {
 impl Rate {
     pub(crate) fn of(label: &Label, quota: Quota) -> Self {
         // A period has at most 49 bits.
-        let identity = quota.counted().micros << 8 | quota.algorithm() as u64;
+        let identity = quota.named_period() << 8 | quota.algorithm() as u64;
         Self { quota, digest: label.digest.with(identity, &[]) }
     }
 

@@ -122,7 +122,7 @@ impl Waiting {
 }
 
 /// Whether a place becomes the first before the patience ends.
-async fn first_in_time(place: &Place, patience: Sleep) -> bool {
+pub(crate) async fn first_in_time(place: &Place, patience: Sleep) -> bool {
     let (mut first, mut patience) = (pin!(place.first()), patience);
     std::future::poll_fn(|context| {
         if first.as_mut().poll(context).is_ready() {

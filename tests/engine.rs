@@ -1,6 +1,7 @@
 //! The core: quotas, meters, the memory store.
 
 mod bounds;
+mod cooldown;
 mod exactness;
 mod failure;
 mod foreign_store;

@@ -35,6 +35,7 @@ pub(super) fn assess(
         used: window.used,
         fits_at: (!fits).then_some(end),
         fresh_at: if window.used == 0 { now } else { end },
+        is_resting: false,
         state: window.into(),
     }
 }

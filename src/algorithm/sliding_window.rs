@@ -35,6 +35,7 @@ pub(super) fn assess(quota: Quota, state: Option<State>, now: u64, cost: u64) ->
         used: if fits { used + cost } else { used },
         fits_at,
         fresh_at: windows.fresh_at(length).map_or(now, |at| at.saturating_mul(tick)),
+        is_resting: false,
         state: windows.into(),
     }
 }

@@ -44,6 +44,7 @@ pub(super) fn assess(quota: Quota, state: Option<State>, now: u64, cost: u64) ->
             0 => now,
             used => bucket.paid_back_at(used, &refill).saturating_mul(tick),
         },
+        is_resting: false,
         state: bucket.into(),
     }
 }

@@ -50,7 +50,8 @@ impl AxisCore {
     /// What a decision demands of this axis.
     pub(crate) fn demand<'a>(&'a self, owner: &'a Owner, plan: Option<Quota>, units: u64) -> Demand<'a> {
         let rate = plan.map_or_else(|| self.rate(), |quota| Rate::of(self.label, quota));
-        let terms = Terms { label: self.label, quota: rate.quota, units, retry_when_closed: self.retry_when_closed };
+        let terms =
+            Terms { label: self.label, quota: rate.quota, units, retry_when_closed: self.retry_when_closed, call: 0 };
         Demand { terms, rate, owner, watermark: self.watermark.as_ref() }
     }
 

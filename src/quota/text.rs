@@ -101,6 +101,8 @@ impl fmt::Display for Quota {
             Algorithm::AlignedWindow => write!(f, "aligned {limit}/")?,
             Algorithm::SlidingWindow => write!(f, "{limit}/")?,
             Algorithm::TokenBucket => write!(f, "bucket {limit} {}/", self.refill())?,
+            Algorithm::Attempts => write!(f, "rest after {limit} attempts, ")?,
+            Algorithm::Failures => write!(f, "lock after {limit} failures, ")?,
         }
         let micros = self.counted().micros;
         let longest_unit = UNITS.iter().find(|(_, unit)| micros.is_multiple_of(*unit));

@@ -7,6 +7,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use crate::call_end::CallEnd;
 use crate::question::Question;
 use crate::verdict::Verdict;
 
@@ -21,6 +22,13 @@ pub trait Store: Send + Sync + 'static {
 
     /// Forgets the counters that the question names, as if nothing had ever been charged on them.
     fn reset(&self, question: &Question<'_>) -> Answer<()>;
+
+    /// Takes down that a call has ended that was charged on a counter of a [`Cooldown`](crate::Cooldown). A store that
+    /// knows no cooldowns says so, as this one does by default.
+    fn end(&self, end: &CallEnd<'_>) -> Answer<()> {
+        let _ = end;
+        Answer::Ready(Err(StoreError::new(StoreErrorKind::Misconfigured).because("this store knows no cooldowns")))
+    }
 
     /// The clock that charges wait by: it runs as fast as the one that this store decides by, and need not tell the same
     /// time. Real time by default.
@@ -37,6 +45,10 @@ impl<S: Store + ?Sized> Store for Arc<S> {
 
     fn reset(&self, question: &Question<'_>) -> Answer<()> {
         (**self).reset(question)
+    }
+
+    fn end(&self, end: &CallEnd<'_>) -> Answer<()> {
+        (**self).end(end)
     }
 
     #[cfg(feature = "waiting")]

@@ -14,6 +14,7 @@ use std::time::Duration;
 use self::counters::Counters;
 pub(crate) use self::known::Known;
 use self::records::{Records, digest_of_request};
+use crate::call_end::CallEnd;
 use crate::clock::{Clock, SystemClock};
 use crate::config_error::ConfigError;
 use crate::question::Question;
@@ -153,6 +154,10 @@ impl Store for MemoryStore {
             self.counters.remove(demand);
         }
         Answer::Ready(Ok(()))
+    }
+
+    fn end(&self, end: &CallEnd<'_>) -> Answer<()> {
+        Answer::Ready(self.counters.end(end, self.clock.micros()))
     }
 
     #[cfg(feature = "waiting")]

@@ -20,7 +20,8 @@ use smallvec::SmallVec;
 pub use self::builder::RedisStoreBuilder;
 use self::client::Client;
 use self::episodes::Episodes;
-use self::script::{Circumstances, Found};
+use self::script::{Circumstances, END, Found};
+use crate::call_end::CallEnd;
 use crate::config_error::ConfigError;
 use crate::question::{Demand, Question, Terms};
 use crate::store::contract::{Answer, Store, StoreError, StoreErrorKind};
@@ -118,6 +119,12 @@ impl Store for RedisStore {
         }
         let client = Arc::clone(&self.client);
         Answer::Pending(Box::pin(async move { client.send(delete).await.map(drop) }))
+    }
+
+    fn end(&self, end: &CallEnd<'_>) -> Answer<()> {
+        let call = script::end(end, self.client.names.counter(&end.demand), self.client.now());
+        let client = Arc::clone(&self.client);
+        Answer::Pending(Box::pin(async move { client.call(&END, Arc::new(call)).await.map(drop) }))
     }
 
     #[cfg(feature = "waiting")]

@@ -1,8 +1,12 @@
 //! All counters of a store.
 
+use super::held::Held;
 use super::keyed::Keyed;
 use super::shared::Shared;
+use crate::algorithm;
+use crate::call_end::CallEnd;
 use crate::question::{Demand, Owner};
+use crate::store::contract::{StoreError, StoreErrorKind};
 
 /// Counters of keys, of which there may be very many, and counters that everybody shares, of which there are few.
 pub(super) struct Counters {
@@ -14,6 +18,22 @@ impl Counters {
     /// No counters, and room for so many of keys, made at this time in microseconds.
     pub(super) fn new(max_keyed: usize, made: u64) -> Self {
         Self { keyed: Keyed::new(max_keyed, made), shared: Shared::new() }
+    }
+
+    /// Takes down that a call has ended.
+    pub(super) fn end(&self, end: &CallEnd<'_>, now: u64) -> Result<(), StoreError> {
+        let counter = end.demand.counter();
+        let mut held = self.keyed.lock(self.keyed.lock_of(counter), now);
+        let found = held.find(counter);
+        let ended = algorithm::end(end.demand.terms.quota, found.map(|found| found.state), now, end.ending);
+        match ended {
+            Some(_) if found.is_none() && !self.keyed.reserve(1) => Err(StoreError::new(StoreErrorKind::StoreFull)),
+            Some(ended) => {
+                held.rewrite(counter, &ended);
+                Ok(())
+            }
+            None => Ok(()),
+        }
     }
 
     /// Forgets the counter of a demand.

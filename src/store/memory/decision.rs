@@ -223,7 +223,8 @@ impl Judged {
     }
 
     fn assess(demand: &Demand<'_>, found: Option<Found>, now: u64, cost: u64) -> Self {
-        let assessment = algorithm::assess(demand.terms.quota, found.map(|found| found.state), now, cost);
+        let assessment =
+            algorithm::assess(demand.terms.quota, found.map(|found| found.state), now, cost, demand.terms.call);
         let fit = Fit::of(&demand.terms, assessment.fits_at.is_none());
         let charged = if fit == Fit::Fits { cost } else { 0 };
         let (used, limit) = (assessment.used, demand.terms.quota.limit());
@@ -240,8 +241,15 @@ impl Judged {
     }
 
     fn report(&self, demand: &Demand<'_>, now: u64) -> Report {
-        let Assessment { used, fits_at, fresh_at, .. } = self.assessment;
+        let Assessment { used, fits_at, fresh_at, is_resting, .. } = self.assessment;
         let wait = if self.fit == Fit::Full { fits_at.map_or(0, |at| at.saturating_sub(now)) } else { 0 };
-        Report::in_micros(&demand.terms, self.fit, used, wait, fresh_at.saturating_sub(now), self.mark.above)
+        Report::in_micros(
+            &demand.terms,
+            self.fit,
+            used,
+            wait,
+            fresh_at.saturating_sub(now),
+            self.mark.above || is_resting,
+        )
     }
 }

@@ -63,7 +63,7 @@ impl Known<'_> {
         if units == 0 || units > self.rate.quota.limit() {
             return None;
         }
-        let assessment = algorithm::assess(self.rate.quota, Some(state), now, units);
+        let assessment = algorithm::assess(self.rate.quota, Some(state), now, units, 0);
         assessment.fits_at.is_none().then_some(assessment)
     }
 

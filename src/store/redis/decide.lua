@@ -9,26 +9,33 @@
 --       keep       for how many milliseconds what is written is kept at least
 --
 --       [2] and on, for each demand a letter and seven numbers, packed as DEMAND:
---       algorithm  'f' fixed window, 'a' aligned window, 's' sliding window, 'b' token bucket
+--       algorithm  'f' fixed window, 'a' aligned window, 's' sliding window, 'b' token bucket, 'c' attempts and then a
+--                  rest, 'l' failures and then a lock (end.lua)
 --       limit      units
 --       units      to be charged: 0 looks; -1 cannot fit at any time, so nothing is charged anywhere
 --       length     of the period, in ticks
 --       tick       in microseconds
---       refill     units in a period; 0 for windows
---       high, low  the units from which usage is above the watermark, and those up to which it is below; -1, -1: none
+--       refill     of a bucket, units in a period; of attempts, the milliseconds that a call at the boundary may take; of
+--                  failures, the milliseconds within which they count; else 0
+--       high, low  the units from which usage is above the watermark, and those up to which it is below; -1, -1: none.
+--                  Of attempts: -1, and the call that is charged
 --
 -- Reply bytes: serial, then for each demand, packed as FINDING, as of this decision:
 --       used       units, those charged now included
 --       wait       microseconds until the units fit; -1: they do
 --       reset      microseconds until the counter equals a fresh one
 --       mark       as it stands in the counter
---       above      1 if usage is above the watermark, else 0
+--       above      1 if usage is above the watermark, or if nothing fits until a rest or a lock has ended; else 0
 --       and, if the reply is that of an earlier decision for the same request, behind all of that the limit of each
 --
 -- A counter is bytes: four numbers packed as COUNTER, and behind them who has claimed the mark (claim.lua), if anybody.
 --       fixed and aligned window   first: start in microseconds, second: units used
 --       sliding window             first: start in ticks, second, third: units used in the window before, and in this one
 --       token bucket               first: units used, second: tick up to which it is refilled, third: parts of that tick
+--       attempts                   first: end of the rest, of a pause, or of the lease of the call at the boundary, in
+--                                  microseconds, or 0; second: that call, 1 in a pause, or 0; third: attempts
+--       failures                   first: time of the first, or end of the lock, in microseconds; second: 1 if it is
+--                                  locked; third: failures
 --       mark                       0: usage was never above the watermark; else twice the time at which it rose above
 --                                  it, in microseconds, plus 1 once it has fallen below again
 -- A record is bytes: the time in microseconds until which it counts, and the reply for later, without its serial.
@@ -39,7 +46,7 @@
 local CIRCUMSTANCES, DEMAND = '>I8I8I8I8', '>c1I8i8I8I4I4i8i8'
 local COUNTER, FINDING, NUMBER = '>I8I8I8I8', '>I8i8I8I8I1', '>I8'
 local COUNTER_BYTES, CLAIM_BYTES, NUMBER_BYTES = 32, 16, 8
-local LONGEST_TOLD, LARGEST = 2 ^ 52, 2 ^ 53
+local LONGEST_TOLD, LARGEST, NEVER = 2 ^ 52, 2 ^ 53, 2 ^ 62
 local floor, ceil, max, min = math.floor, math.ceil, math.max, math.min
 
 -- The tick at which so many of the used units of a bucket are paid back.
@@ -48,8 +55,9 @@ local function paid_back_at(paid, mark, parts, length, refill)
 end
 
 -- A counter (`first` is nil: there is none) at a time, asked for so many units: its state with the units charged if they
--- fit, else without; the units used in that state; when they fit, nil if they do; when the state equals a fresh one.
-local function judge(algorithm, now, first, second, third, limit, units, length, tick, refill)
+-- fit, else without; the units used in that state; when they fit, nil if they do; when the state equals a fresh one; and
+-- whether nothing fits until a rest has ended.
+local function judge(algorithm, now, first, second, third, limit, units, length, tick, refill, call)
   if algorithm == 'f' or algorithm == 'a' then
     local start, used = first, second
     if not start or now >= start + length then
@@ -88,6 +96,45 @@ local function judge(algorithm, now, first, second, third, limit, units, length,
       fresh_at = following * tick
     end
     return start, previous, current, used, fits_at, fresh_at
+  end
+
+  if algorithm == 'c' then
+    local stop, at_work, count = first or 0, second or 0, third or 0
+    if at_work > 1 and now >= stop then
+      stop, at_work = stop + length, 0
+    end
+    if at_work <= 1 and stop > 0 and now >= stop then
+      stop, at_work, count = 0, 0, at_work == 1 and count or 0
+    end
+    if stop > 0 then
+      local fits_at = stop + (at_work > 1 and length or 0)
+      return stop, at_work, count, max(count, limit), fits_at, at_work == 1 and count > 0 and NEVER or fits_at, true
+    end
+    if count + units > limit then
+      return 0, 0, count, count, now + length, count == 0 and now or NEVER, false
+    end
+    count = count + units
+    if units > 0 and count == limit then
+      stop, at_work = now + refill * 1000, max(call, 2)
+      return stop, at_work, count, count, nil, stop + length, true
+    end
+    return 0, 0, count, count, nil, count == 0 and now or NEVER, false
+  end
+
+  if algorithm == 'l' then
+    local time, locked, count = first or 0, second or 0, third or 0
+    local fresh_at = locked == 1 and time or count > 0 and time + refill * 1000 or now
+    if now >= fresh_at then
+      time, locked, count, fresh_at = 0, 0, 0, now
+    end
+    if locked == 1 or count + units > limit then
+      return time, locked, count, locked == 1 and max(count, limit) or count, fresh_at, fresh_at, locked == 1
+    end
+    if count == 0 then
+      time = now
+    end
+    count = count + units
+    return time, 0, count, count, nil, count > 0 and time + refill * 1000 or now, false
   end
 
   local used, mark, parts = first, second, third
@@ -176,18 +223,18 @@ local function judge_all(with_charges)
     if cannot_fit then
       charged = 0
     end
-    local next_first, next_second, next_third, used, fits_at, fresh_at =
-      judge(algorithm, now, first, second, third, limit, charged, length, tick, refill)
+    local next_first, next_second, next_third, used, fits_at, fresh_at, is_resting =
+      judge(algorithm, now, first, second, third, limit, charged, length, tick, refill, low)
     if fits_at then
       charged = 0
     elseif charged > 0 and not with_charges then
       charged = 0
-      next_first, next_second, next_third, used, fits_at, fresh_at =
-        judge(algorithm, now, first, second, third, limit, 0, length, tick, refill)
+      next_first, next_second, next_third, used, fits_at, fresh_at, is_resting =
+        judge(algorithm, now, first, second, third, limit, 0, length, tick, refill, low)
       fits_at = nil
     end
 
-    local is_above, next_mark = 0, mark
+    local is_above, next_mark = is_resting and 1 or 0, mark
     if high >= 0 then
       local was_above = mark > 0 and mark % 2 == 0
       local stays_above = was_above and used - charged > low
@@ -203,8 +250,8 @@ local function judge_all(with_charges)
     if charged > 0 then
       charges, mark = true, next_mark
       written[i] = struct.pack(COUNTER, next_first, next_second, next_third, mark) .. claim
-      -- Longer than the time until it equals a fresh one, so that its end grants nothing.
-      expires_in[i] = max(ceil((fresh_at - now) / 1000) + 1000, keep)
+      -- Longer than the time until it equals a fresh one, be that never, so that its end grants nothing.
+      expires_in[i] = max(min(ceil((fresh_at - now) / 1000) + 1000, floor(LONGEST_TOLD / 1000)), keep)
     end
 
     local waits = fits_at and units ~= 0

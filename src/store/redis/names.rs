@@ -52,7 +52,7 @@ impl Names {
         let terms = &demand.terms;
         let mut name = String::with_capacity(96);
         let algorithm = char::from(letter(terms.quota.algorithm()));
-        let period = terms.quota.counted().micros;
+        let period = terms.quota.named_period();
         // Writing to a string does not fail.
         let _ = write!(name, "{}tq1:{{{}}}:{}:{algorithm}{period}:", self.prefix, terms.group(), terms.axis());
         match demand.owner {
@@ -125,6 +125,8 @@ pub(super) fn letter(algorithm: Algorithm) -> u8 {
         Algorithm::AlignedWindow => b'a',
         Algorithm::SlidingWindow => b's',
         Algorithm::TokenBucket => b'b',
+        Algorithm::Attempts => b'c',
+        Algorithm::Failures => b'l',
     }
 }
 
@@ -145,7 +147,7 @@ mod tests {
     fn demand<'o>(quota: &str, owner: &'o Owner, units: u64) -> Demand<'o> {
         let label = Label::of("item", "account", true);
         let quota: Quota = quota.parse().unwrap();
-        let terms = Terms { label, quota, units, retry_when_closed: MINUTE };
+        let terms = Terms { label, quota, units, retry_when_closed: MINUTE, call: 0 };
         Demand { terms, rate: Rate::of(label, quota), owner, watermark: None }
     }
 

@@ -7,6 +7,7 @@ use redis::{Arg, Cmd, Value};
 use smallvec::SmallVec;
 
 use super::names::letter;
+use crate::call_end::CallEnd;
 use crate::question::{Demand, Terms};
 use crate::verdict::{Fit, Report};
 
@@ -17,6 +18,7 @@ pub(super) struct Script {
 }
 
 pub(super) static DECIDE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("decide.lua")));
+pub(super) static END: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("end.lua")));
 pub(super) static CLAIM: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("claim.lua")));
 
 impl Script {
@@ -87,7 +89,8 @@ fn packed(demand: &Demand<'_>) -> SmallVec<[u8; 64]> {
     let (quota, period) = (terms.quota, terms.quota.counted());
     let marks = watermark.map(|watermark| watermark.marks(quota.limit()));
     // Neither comes near the sign's bit.
-    let (high, low) = marks.map_or((-1, -1), |(high, low)| (high.cast_signed(), low.cast_signed()));
+    let no_marks = (-1, terms.call.cast_signed());
+    let (high, low) = marks.map_or(no_marks, |(high, low)| (high.cast_signed(), low.cast_signed()));
     let units = if terms.can_fit() { terms.units.cast_signed() } else { -1 };
     let mut packed = SmallVec::new();
     packed.push(letter(quota.algorithm()));
@@ -104,6 +107,27 @@ fn packed(demand: &Demand<'_>) -> SmallVec<[u8; 64]> {
 fn millis(time: Option<Duration>) -> u64 {
     time.map_or(0, |time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1))
 }
+
+/// The call that tells the end of another, at this time in microseconds, or at the server's.
+pub(super) fn end(end: &CallEnd<'_>, counter: String, now: Option<u64>) -> Cmd {
+    let CallEnd { demand, ending } = end;
+    let quota = demand.terms.quota;
+    let keep = if now.is_some() { KEPT_BY_ANOTHER_CLOCK } else { 0 };
+    let mut packed = Vec::with_capacity(64);
+    packed.extend([now.unwrap_or(0), keep].into_iter().flat_map(u64::to_be_bytes));
+    packed.push(letter(quota.algorithm()));
+    packed.extend([quota.limit(), quota.counted().micros].into_iter().flat_map(u64::to_be_bytes));
+    packed.extend(quota.refill().to_be_bytes());
+    packed.extend([ending.call, ending.units].into_iter().flat_map(u64::to_be_bytes));
+    packed.push(ending.outcome as u8);
+    packed.extend(ending.rest_at_least.min(LONGEST_REST).to_be_bytes());
+    let mut call = END.call(&[counter]);
+    call.arg(packed);
+    call
+}
+
+/// Ten years, in microseconds, which a rest cannot be longer than either.
+const LONGEST_REST: u64 = 3_653 * 24 * 60 * 60 * 1_000_000;
 
 /// The call that claims the news of a mark for an instance.
 pub(super) fn claim(counter: &str, mark: u64, instance: u64) -> Cmd {

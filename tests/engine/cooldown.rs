@@ -1,0 +1,512 @@
+//! After so many attempts, or failures, rest: in virtual time, in memory and in Redis.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tower_quota::testing::FakeClock;
+use tower_quota::{
+    Attempts, ChargeError, Clock, Cooldown, CooldownAxis, Group, Key, MINUTE, MemoryStore, Quota, RedisStore, SECOND,
+    Store,
+};
+
+use crate::support::{Log, Server};
+
+/// Lets all tasks go on until they wait for something; a store over a network takes a moment.
+async fn settle(is_remote: bool) {
+    for _ in 0..if is_remote { 5 } else { 0 } {
+        tokio::time::sleep(Duration::from_millis(4)).await;
+    }
+    for _ in 0..50 {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// A group on a clock, and what is the same whichever store counts.
+struct Relay {
+    group: Group,
+    clock: FakeClock,
+    is_remote: bool,
+    _server: Option<Server>,
+}
+
+impl Relay {
+    fn over(store: impl Store, clock: &FakeClock, server: Option<Server>) -> Self {
+        let group = Group::new("relay", store).unwrap();
+        Self { group, clock: clock.clone(), is_remote: server.is_some(), _server: server }
+    }
+
+    fn in_memory() -> Self {
+        let clock = FakeClock::new();
+        Self::over(MemoryStore::with_clock(clock.clone()), &clock, None)
+    }
+
+    fn in_redis() -> Self {
+        let (clock, server) = (FakeClock::new(), Server::start());
+        let store = RedisStore::builder(&server.url()).clock(clock.clone()).deadline(5 * SECOND).build().unwrap();
+        Self::over(store, &clock, Some(server))
+    }
+
+    fn push(&self) -> CooldownAxis {
+        self.group.cooldown("school", Cooldown::after_attempts(5_000).rest(3 * MINUTE)).build().unwrap()
+    }
+
+    async fn settle(&self) {
+        settle(self.is_remote).await;
+    }
+
+    /// Moves the clock from one sleeper's time to the next until nobody sleeps; how long that took by the clock.
+    async fn run(&self) -> Duration {
+        let started = self.clock.now();
+        self.settle().await;
+        while let Some(time) = self.clock.next_wake() {
+            self.clock.advance(time);
+            self.settle().await;
+        }
+        self.clock.now() - started
+    }
+}
+
+fn school(name: &str) -> Key {
+    Key::from(name)
+}
+
+/// Attempts so many at once, which end at once.
+async fn attempt(axis: &CooldownAxis, key: &str, count: u64) -> u64 {
+    let attempts = axis.begin(&school(key), count).await.unwrap();
+    let granted = attempts.granted();
+    attempts.end().await.unwrap();
+    granted
+}
+
+async fn wait_of(axis: &CooldownAxis, key: &str, count: u64) -> Duration {
+    match axis.begin(&school(key), count).await {
+        Err(ChargeError::Refused(verdict)) => verdict.wait(),
+        other => panic!("it rests: {other:?}"),
+    }
+}
+
+/// Goes through an input of so many; the sizes of the batches, and the time in seconds after which each was given out.
+fn send(
+    relay: &Relay,
+    axis: &CooldownAxis,
+    key: &str,
+    count: usize,
+) -> (tokio::task::JoinHandle<()>, Arc<Mutex<Vec<(usize, u64)>>>) {
+    let (axis, key, clock) = (axis.clone(), school(key), relay.clock.clone());
+    let (sent, started) = (Arc::new(Mutex::new(Vec::new())), clock.now());
+    let task = tokio::spawn({
+        let sent = Arc::clone(&sent);
+        async move {
+            let input = vec![(); count];
+            let mut batches = axis.batches(&key, &input, 200);
+            while let Some(batch) = batches.next().await.unwrap() {
+                sent.lock().unwrap().push((batch.len(), (clock.now() - started).as_secs()));
+            }
+            assert!(batches.left().is_empty());
+        }
+    });
+    (task, sent)
+}
+
+async fn a_batch_never_passes_the_limit(relay: Relay) {
+    let push = relay.push();
+    for (attempted, input, expected) in [
+        (4_800, 500, vec![(200, 0), (200, 180), (100, 180)]),
+        (4_950, 250, vec![(50, 0), (200, 180)]),
+        (5_000 - 200, 200, vec![(200, 0)]),
+        (0, 5_000, (0..25).map(|_| (200, 0)).collect()),
+    ] {
+        let key = format!("school-{attempted}-{input}");
+        let mut left = attempted;
+        while left > 0 {
+            left -= attempt(&push, &key, left.min(200)).await;
+        }
+        let (task, sent) = send(&relay, &push, &key, input);
+        let expected_end = expected.last().map_or(0, |(_, time)| *time);
+        assert_eq!(relay.run().await.as_secs(), expected_end, "nothing left to send waits for no rest");
+        task.await.unwrap();
+        assert_eq!(*sent.lock().unwrap(), expected, "{attempted} attempted, {input} new");
+    }
+    // Exactly at the limit only the rest is recorded.
+    assert_eq!(wait_of(&push, "school-4800-200", 1).await, 3 * MINUTE);
+}
+
+#[tokio::test]
+async fn a_batch_never_passes_the_limit_in_memory() {
+    a_batch_never_passes_the_limit(Relay::in_memory()).await;
+}
+
+#[tokio::test]
+async fn a_batch_never_passes_the_limit_in_redis() {
+    a_batch_never_passes_the_limit(Relay::in_redis()).await;
+}
+
+async fn the_rest_starts_when_the_call_at_the_limit_ends(relay: Relay) {
+    let push = relay.push();
+    assert_eq!(attempt(&push, "a", 4_900).await, 4_900);
+    let at_limit = push.begin(&school("a"), 300).await.unwrap();
+    assert_eq!((at_limit.granted(), at_limit.has_reached_limit()), (100, true));
+    relay.clock.advance(40 * SECOND);
+    assert_eq!(wait_of(&push, "a", 1).await, 20 * SECOND + 3 * MINUTE, "no later than its lease and the rest");
+    at_limit.end().await.unwrap();
+    assert_eq!(wait_of(&push, "a", 1).await, 3 * MINUTE);
+    relay.clock.advance(75 * SECOND);
+    assert_eq!(wait_of(&push, "a", 1).await, 105 * SECOND);
+    relay.clock.advance(105 * SECOND - Duration::from_micros(1));
+    assert_eq!(wait_of(&push, "a", 1).await, Duration::from_micros(1));
+    relay.clock.advance(Duration::from_micros(1));
+    assert_eq!(attempt(&push, "a", 6_000).await, 5_000, "the count starts at 0 again");
+}
+
+#[tokio::test]
+async fn the_rest_starts_when_the_call_at_the_limit_ends_in_memory() {
+    the_rest_starts_when_the_call_at_the_limit_ends(Relay::in_memory()).await;
+}
+
+#[tokio::test]
+async fn the_rest_starts_when_the_call_at_the_limit_ends_in_redis() {
+    the_rest_starts_when_the_call_at_the_limit_ends(Relay::in_redis()).await;
+}
+
+async fn time_alone_resets_nothing_and_schools_are_independent(relay: Relay) {
+    let push = relay.push();
+    attempt(&push, "a", 4_999).await;
+    relay.clock.advance(1_000 * 24 * 60 * MINUTE);
+    attempt(&push, "b", 5_000).await;
+    assert_eq!(attempt(&push, "a", 10).await, 1, "an idle pause resets nothing");
+    assert_eq!(wait_of(&push, "b", 1).await, 3 * MINUTE);
+    let (task, sent) = send(&relay, &push, "c", 400);
+    assert_eq!(relay.run().await, Duration::ZERO, "those that rest delay nobody");
+    task.await.unwrap();
+    assert_eq!(sent.lock().unwrap().len(), 2);
+    push.reset(&school("a")).await.unwrap();
+    assert_eq!(attempt(&push, "a", 10).await, 10);
+}
+
+#[tokio::test]
+async fn time_alone_resets_nothing_and_schools_are_independent_in_memory() {
+    time_alone_resets_nothing_and_schools_are_independent(Relay::in_memory()).await;
+}
+
+#[tokio::test]
+async fn time_alone_resets_nothing_and_schools_are_independent_in_redis() {
+    time_alone_resets_nothing_and_schools_are_independent(Relay::in_redis()).await;
+}
+
+async fn a_failed_call_stays_counted_and_a_lost_one_ends_with_its_lease(relay: Relay) {
+    let rule = Cooldown::after_attempts(10).rest(MINUTE);
+    let push = relay.group.cooldown("lease", rule).lease(20 * SECOND).build().unwrap();
+    drop(push.begin(&school("a"), 4).await.unwrap());
+    relay.settle().await;
+    push.begin(&school("a"), 4).await.unwrap().failed().await.unwrap();
+    let lost = push.begin(&school("a"), 4).await.unwrap();
+    assert_eq!((lost.granted(), lost.has_reached_limit()), (2, true));
+    // The process that made it is gone: nobody ever tells its end.
+    std::mem::forget(lost);
+    assert_eq!(wait_of(&push, "a", 1).await, 80 * SECOND);
+    relay.clock.advance(20 * SECOND);
+    assert_eq!(wait_of(&push, "a", 1).await, MINUTE, "the rest has started when the lease ended");
+    relay.clock.advance(MINUTE - Duration::from_micros(1));
+    assert_eq!(wait_of(&push, "a", 1).await, Duration::from_micros(1), "a crash lifts nothing");
+    relay.clock.advance(Duration::from_micros(1));
+    assert_eq!(attempt(&push, "a", 1).await, 1);
+    // One that is dropped is told.
+    let dropped = push.begin(&school("b"), 10).await.unwrap();
+    relay.clock.advance(5 * SECOND);
+    drop(dropped);
+    relay.settle().await;
+    assert_eq!(wait_of(&push, "b", 1).await, MINUTE);
+}
+
+#[tokio::test]
+async fn a_failed_call_stays_counted_and_a_lost_one_ends_with_its_lease_in_memory() {
+    a_failed_call_stays_counted_and_a_lost_one_ends_with_its_lease(Relay::in_memory()).await;
+}
+
+#[tokio::test]
+async fn a_failed_call_stays_counted_and_a_lost_one_ends_with_its_lease_in_redis() {
+    a_failed_call_stays_counted_and_a_lost_one_ends_with_its_lease(Relay::in_redis()).await;
+}
+
+async fn what_cannot_be_split_starts_the_rest(relay: Relay) {
+    let push = relay.group.cooldown("whole", Cooldown::after_attempts(10).rest(MINUTE)).build().unwrap();
+    attempt(&push, "a", 7).await;
+    let Err(ChargeError::Refused(verdict)) = push.begin(&school("a"), 5).whole().await else { panic!("3 fit") };
+    assert_eq!((verdict.wait(), verdict.reports()[0].remaining()), (MINUTE, 3), "how much fits is told");
+    relay.clock.advance(10 * SECOND);
+    assert_eq!(wait_of(&push, "a", 1).await, 50 * SECOND, "the rest has started");
+    let waits = tokio::spawn(push.begin(&school("a"), 5).whole().wait_up_to(MINUTE).into_future());
+    assert_eq!(relay.run().await, 50 * SECOND);
+    assert_eq!(waits.await.unwrap().unwrap().granted(), 5);
+    assert!(matches!(push.begin(&school("b"), 11).whole().await, Err(ChargeError::Never(_))));
+    assert_eq!(attempt(&push, "b", 11).await, 10, "what can be split is");
+}
+
+#[tokio::test]
+async fn what_cannot_be_split_starts_the_rest_in_memory() {
+    what_cannot_be_split_starts_the_rest(Relay::in_memory()).await;
+}
+
+#[tokio::test]
+async fn what_cannot_be_split_starts_the_rest_in_redis() {
+    what_cannot_be_split_starts_the_rest(Relay::in_redis()).await;
+}
+
+async fn a_provider_may_ask_for_a_longer_rest(relay: Relay) {
+    let push = relay.group.cooldown("asked", Cooldown::after_attempts(10).rest(MINUTE)).build().unwrap();
+    let below = push.begin(&school("a"), 3).await.unwrap();
+    below.rest_at_least(20 * SECOND);
+    below.rest_at_least(5 * SECOND);
+    below.end().await.unwrap();
+    assert_eq!(wait_of(&push, "a", 1).await, 20 * SECOND);
+    relay.clock.advance(20 * SECOND);
+    let at_limit = push.begin(&school("a"), 10).await.unwrap();
+    assert_eq!(at_limit.granted(), 7, "a pause that was asked for resets no count");
+    at_limit.rest_at_least(5 * MINUTE);
+    at_limit.end().await.unwrap();
+    assert_eq!(wait_of(&push, "a", 1).await, 5 * MINUTE, "beside the rest, the longer of both");
+    let shorter = push.begin(&school("b"), 10).await.unwrap();
+    shorter.rest_at_least(SECOND);
+    shorter.end().await.unwrap();
+    assert_eq!(wait_of(&push, "b", 1).await, MINUTE);
+}
+
+#[tokio::test]
+async fn a_provider_may_ask_for_a_longer_rest_in_memory() {
+    a_provider_may_ask_for_a_longer_rest(Relay::in_memory()).await;
+}
+
+#[tokio::test]
+async fn a_provider_may_ask_for_a_longer_rest_in_redis() {
+    a_provider_may_ask_for_a_longer_rest(Relay::in_redis()).await;
+}
+
+async fn failures_lock_and_a_success_clears_its_own_key_alone(relay: Relay) {
+    let rule = |failures| Cooldown::after_failures(failures).within(15 * MINUTE).rest(30 * MINUTE);
+    let account = relay.group.cooldown("account", rule(5)).build().unwrap();
+    let address = relay.group.cooldown("address", rule(10).kept_on_success()).build().unwrap();
+    let login = async |name: &str, is_right: bool| -> Result<(), ChargeError> {
+        let of_address = address.begin(&school("10.0.0.1"), 1).await?;
+        let of_account = account.begin(&school(name), 1).await?;
+        for attempt in [of_address, of_account] {
+            if is_right { attempt.succeeded().await } else { attempt.failed().await }.unwrap();
+        }
+        Ok(())
+    };
+    // Four failures and a success, again and again: the account never locks, the address does at the eleventh failure.
+    for round in 0..2 {
+        for failure in 0..4 {
+            login("victim", false).await.unwrap_or_else(|error| panic!("round {round}, failure {failure}: {error}"));
+        }
+        login("own", true).await.unwrap();
+        account.reset(&school("victim")).await.unwrap();
+    }
+    login("victim", false).await.unwrap();
+    login("victim", false).await.unwrap();
+    let Err(ChargeError::Refused(verdict)) = login("victim", false).await else { panic!("the address is locked") };
+    assert_eq!((verdict.reports()[0].axis(), verdict.wait()), ("address", 30 * MINUTE));
+    relay.clock.advance(30 * MINUTE);
+
+    // Within 15 minutes of the first, and a success starts over.
+    for _ in 0..4 {
+        login("other", false).await.unwrap();
+    }
+    login("other", true).await.unwrap();
+    login("other", false).await.unwrap();
+    relay.clock.advance(15 * MINUTE);
+    for _ in 0..4 {
+        login("other", false).await.unwrap();
+    }
+    assert_eq!(account.begin(&school("other"), 1).await.unwrap().granted(), 1, "the fifth locks, not the fourth");
+}
+
+#[tokio::test]
+async fn t56_failures_lock_and_a_success_clears_its_own_key_alone_in_memory() {
+    failures_lock_and_a_success_clears_its_own_key_alone(Relay::in_memory()).await;
+}
+
+#[tokio::test]
+async fn t56_failures_lock_and_a_success_clears_its_own_key_alone_in_redis() {
+    failures_lock_and_a_success_clears_its_own_key_alone(Relay::in_redis()).await;
+}
+
+async fn guesses_at_the_same_time_are_no_way_around_the_limit(relay: Relay) {
+    let rule = Cooldown::after_failures(5).within(15 * MINUTE).rest(30 * MINUTE);
+    let account = relay.group.cooldown("account", rule).build().unwrap();
+    let mut under_way = Vec::new();
+    while let Ok(attempts) = account.begin(&school("a"), 1).await {
+        under_way.push(attempts);
+    }
+    assert_eq!(under_way.len(), 5);
+    // What nobody tells of has failed.
+    under_way.into_iter().for_each(drop);
+    relay.settle().await;
+    assert_eq!(wait_of(&account, "a", 1).await, 30 * MINUTE);
+    // A lock is of the key, and other keys go on.
+    let one: Attempts = account.begin(&school("b"), 1).await.unwrap();
+    one.succeeded().await.unwrap();
+}
+
+#[tokio::test]
+async fn guesses_at_the_same_time_are_no_way_around_the_limit_in_memory() {
+    guesses_at_the_same_time_are_no_way_around_the_limit(Relay::in_memory()).await;
+}
+
+#[tokio::test]
+async fn guesses_at_the_same_time_are_no_way_around_the_limit_in_redis() {
+    guesses_at_the_same_time_are_no_way_around_the_limit(Relay::in_redis()).await;
+}
+
+async fn a_total_stands_above_all_keys(relay: Relay) {
+    let project = relay.group.shared("project", Quota::fixed_window(12, MINUTE)).build().unwrap();
+    let rule = Cooldown::after_attempts(10).rest(3 * MINUTE);
+    let push = relay.group.cooldown("school", rule).total(&project).build().unwrap();
+    assert_eq!(attempt(&push, "a", 9).await, 9);
+    let Err(ChargeError::Refused(verdict)) = push.begin(&school("b"), 4).await else { panic!("3 are left in all") };
+    assert_eq!(verdict.refused_by().unwrap().axis(), "project");
+    assert_eq!(verdict.reports()[0].used(), 0, "a refusal by the total counts no attempt");
+    assert_eq!(attempt(&push, "b", 3).await, 3);
+    let waits = tokio::spawn(push.begin(&school("b"), 4).wait_up_to(MINUTE).into_future());
+    assert_eq!(relay.run().await, MINUTE, "as long as the total takes");
+    assert_eq!(waits.await.unwrap().unwrap().granted(), 4);
+}
+
+#[tokio::test]
+async fn a_total_stands_above_all_keys_in_memory() {
+    a_total_stands_above_all_keys(Relay::in_memory()).await;
+}
+
+#[tokio::test]
+async fn a_total_stands_above_all_keys_in_redis() {
+    a_total_stands_above_all_keys(Relay::in_redis()).await;
+}
+
+#[tokio::test]
+async fn the_calls_of_one_key_are_serial_whoever_makes_them() {
+    let relay = Relay::in_memory();
+    let push = relay.push();
+    let running = Arc::new(Mutex::new((0, 0)));
+    let drivers = (0..4).map(|_| {
+        let (push, running) = (push.clone(), Arc::clone(&running));
+        tokio::spawn(async move {
+            let input = vec![(); 1_000];
+            let mut batches = push.batches(&Key::from("one"), &input, 200);
+            while let Some(batch) = batches.next().await.unwrap() {
+                let at_once = {
+                    let mut running = running.lock().unwrap();
+                    running.0 += 1;
+                    running.1 = running.0.max(running.1);
+                    running.1
+                };
+                assert_eq!(at_once, 1);
+                tokio::task::yield_now().await;
+                running.lock().unwrap().0 -= 1;
+                drop(batch);
+            }
+        })
+    });
+    let drivers: Vec<_> = drivers.collect();
+    assert_eq!(relay.run().await, Duration::ZERO, "4,000 are below the limit");
+    for driver in drivers {
+        driver.await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn cancelling_a_wait_is_immediate_sends_nothing_more_and_keeps_the_rest() {
+    let relay = Relay::in_memory();
+    let push = relay.push();
+    attempt(&push, "a", 5_000).await;
+    let (task, sent) = send(&relay, &push, "a", 100);
+    relay.settle().await;
+    relay.clock.advance(MINUTE);
+    task.abort();
+    assert!(task.await.unwrap_err().is_cancelled());
+    assert_eq!(relay.clock.next_wake(), None, "nothing waits any more");
+    assert!(sent.lock().unwrap().is_empty());
+    assert_eq!(wait_of(&push, "a", 1).await, 2 * MINUTE);
+}
+
+#[tokio::test]
+async fn a_rule_changes_without_losing_the_count() {
+    let relay = Relay::in_memory();
+    let push = relay.group.cooldown("school", Cooldown::after_attempts(10).rest(MINUTE)).build().unwrap();
+    attempt(&push, "a", 6).await;
+    push.set_rule(Cooldown::after_attempts(20).rest(2 * MINUTE)).unwrap();
+    assert_eq!(attempt(&push, "a", 20).await, 14);
+    assert_eq!(wait_of(&push, "a", 1).await, 2 * MINUTE);
+    attempt(&push, "b", 9).await;
+    push.set_rule(Cooldown::after_attempts(5).rest(MINUTE)).unwrap();
+    assert_eq!(wait_of(&push, "b", 1).await, MINUTE, "above the new limit, the rest starts with the next call");
+    relay.clock.advance(MINUTE);
+    assert_eq!(attempt(&push, "b", 9).await, 5);
+    let other = push.set_rule(Cooldown::after_failures(5).rest(MINUTE));
+    assert_eq!(other.unwrap_err().field(), "relay.school.rule");
+}
+
+#[test]
+fn a_rule_that_cannot_work_does_not_build() {
+    let relay = Relay::in_memory();
+    let field = |name: &str, rule: Cooldown, lease: Duration| {
+        relay.group.cooldown(name, rule).lease(lease).build().unwrap_err().field().to_owned()
+    };
+    let rule = Cooldown::after_attempts(10).rest(MINUTE);
+    assert_eq!(field("a", Cooldown::after_attempts(10).rest(Duration::ZERO), MINUTE), "relay.a.rest");
+    assert_eq!(field("a", Cooldown::after_attempts(1 << 32).rest(MINUTE), MINUTE), "relay.a.limit");
+    assert_eq!(field("a", rule, Duration::ZERO), "relay.a.lease");
+    let within = Cooldown::after_failures(5).within(Duration::from_secs(5_000_000)).rest(MINUTE);
+    assert_eq!(field("a", within, MINUTE), "relay.a.within");
+    assert_eq!(field("a b", rule, MINUTE), "relay.axis.name");
+    let elsewhere = Relay::in_memory();
+    let total = elsewhere.group.shared("total", "1/s").build().unwrap();
+    let other = relay.group.cooldown("c", rule).total(&total).build();
+    assert_eq!(other.unwrap_err().field(), "relay.total");
+}
+
+#[tokio::test]
+async fn what_happens_is_logged_without_a_key() {
+    let log = Log::start();
+    let relay = Relay::in_memory();
+    let push = relay.push();
+    attempt(&push, "secret-school", 5_000).await;
+    let waits = tokio::spawn(push.begin(&school("secret-school"), 1).wait_up_to(5 * MINUTE).into_future());
+    relay.run().await;
+    drop(waits.await.unwrap().unwrap());
+    let lines = log.lines("tower_quota::cooldown");
+    assert_eq!(lines.len(), 2, "{lines:#?}");
+    assert!(
+        lines[0].contains("a rest starts")
+            && lines[1].contains("the rest is over")
+            && lines[1].contains("waited_s=180")
+    );
+    assert!(log.lines("secret-school").is_empty());
+}
+
+#[tokio::test]
+async fn two_instances_on_one_redis_share_the_count_and_the_rest() {
+    let server = Server::start();
+    let clock = FakeClock::new();
+    let instance = || {
+        let store = RedisStore::builder(&server.url()).clock(clock.clone()).deadline(5 * SECOND).build().unwrap();
+        let group = Group::new("relay", store).unwrap();
+        group.cooldown("school", Cooldown::after_attempts(5_000).rest(3 * MINUTE)).build().unwrap()
+    };
+    let instances = [instance(), instance()];
+    let mut granted = HashMap::<usize, u64>::new();
+    for call in 0..26 {
+        let key = school("shared");
+        match instances[call % 2].begin(&key, 200).await {
+            Ok(attempts) => {
+                *granted.entry(call % 2).or_default() += attempts.granted();
+                attempts.end().await.unwrap();
+            }
+            Err(ChargeError::Refused(verdict)) => assert_eq!(verdict.wait(), 3 * MINUTE),
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert_eq!(granted.values().sum::<u64>(), 5_000);
+    assert_eq!(wait_of(&instances[1], "shared", 1).await, 3 * MINUTE);
+    let keys: Vec<String> = redis::cmd("KEYS").arg("*").query(&mut server.look()).unwrap();
+    assert!(keys.len() == 1 && keys[0].starts_with("tq1:{relay}:school:c0:#"), "{keys:?}");
+}
