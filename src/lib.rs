@@ -11,6 +11,8 @@
 
 mod algorithm;
 mod axis;
+#[cfg(feature = "waiting")]
+mod backoff;
 mod call_end;
 mod charge;
 mod charge_error;
@@ -46,6 +48,8 @@ mod watermark;
 
 pub use algorithm::Outcome;
 pub use axis::{AxisBuilder, PerKeyAxis, SharedAxis};
+#[cfg(feature = "waiting")]
+pub use backoff::{BackoffAxis, BackoffBuilder, Paused};
 pub use call_end::CallEnd;
 pub use charge::{Asked, Charge, ChargeFuture, PendingCharge};
 pub use charge_error::ChargeError;

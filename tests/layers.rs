@@ -3,6 +3,7 @@
 mod allocations;
 mod answers;
 mod concurrency;
+mod cooldown;
 mod handler;
 mod mounting;
 mod read_write_split;

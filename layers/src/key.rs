@@ -48,6 +48,12 @@ pub fn header(name: &str) -> Result<RequestKey, ConfigError> {
     Ok(RequestKey::new(source, move |parts| read_header(parts, &name)))
 }
 
+/// The same key for every request: one counter, or one pause, for all of them.
+pub fn constant(key: impl Into<Key>) -> RequestKey {
+    let key = key.into();
+    RequestKey::new("a constant", move |_| KeyRead::Found(key.clone()))
+}
+
 fn read_header(parts: &Parts, name: &HeaderName) -> KeyRead {
     let mut values = parts.headers.get_all(name).iter();
     let Some(value) = values.next() else {

@@ -1,16 +1,21 @@
 #![doc = include_str!("../docs/crate.md")]
 
 mod answer;
+mod backoff;
 mod concurrency;
+mod cooldown;
 mod global_capacity;
 pub mod key;
 mod quota;
 mod read_write_split;
 mod rejection;
+mod retry_after;
 mod user_quota;
 
 pub use answer::{AnswerBody, AnyBody};
+pub use backoff::{Backoff, BackoffFuture, BackoffLayer};
 pub use concurrency::{Concurrency, ConcurrencyFuture, ConcurrencyLayer, Permit, PermitBody};
+pub use cooldown::{AttemptOutcome, CooldownLayer, Cooling, CoolingFuture};
 pub use global_capacity::GlobalCapacityLayer;
 pub use http::request::Parts;
 pub use key::RequestKey;

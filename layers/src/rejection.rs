@@ -49,6 +49,10 @@ impl LayerId {
 
 impl Rejection {
     pub(crate) fn new(error: ChargeError, layer: LayerId) -> Self {
+        Self::of_charge(error, Some(layer))
+    }
+
+    fn of_charge(error: ChargeError, layer: Option<LayerId>) -> Self {
         let (reason, axis, verdict) = match error {
             ChargeError::Refused(verdict) => {
                 let by = verdict.refused_by();
@@ -65,7 +69,7 @@ impl Rejection {
             _ => (Reason::Misconfigured, None, None),
         };
         let retry_after = (reason == Reason::StoreFailed).then_some(RETRY_AFTER_FAILURE);
-        Self(Arc::new(Inner { reason, axis, verdict, retry_after, layer: Some(layer) }))
+        Self(Arc::new(Inner { reason, axis, verdict, retry_after, layer }))
     }
 
     /// A rejection that no decision was made for.
@@ -122,6 +126,13 @@ impl Rejection {
 
     pub(crate) fn is_by(&self, layer: LayerId) -> bool {
         self.0.layer == Some(layer)
+    }
+}
+
+/// For a handler that charges by a meter, or counts on a cooldown, of its own.
+impl From<ChargeError> for Rejection {
+    fn from(error: ChargeError) -> Self {
+        Self::of_charge(error, None)
     }
 }
 

@@ -30,6 +30,7 @@ pub struct Attempts {
     has_reached_limit: bool,
     rest_at_least: Mutex<Duration>,
     has_ended: bool,
+    when_dropped: Outcome,
 }
 
 impl Attempts {
@@ -54,6 +55,7 @@ impl Attempts {
             has_reached_limit,
             rest_at_least: Mutex::default(),
             has_ended: false,
+            when_dropped: Outcome::Ended,
         }
     }
 
@@ -108,7 +110,12 @@ impl Attempts {
         self.end_as(outcome).await
     }
 
-    pub(super) fn success(&self) -> Outcome {
+    /// From now on it has succeeded when it is dropped: [`succeeded`](Self::succeeded), without waiting for the store.
+    pub fn succeed_when_dropped(&mut self) {
+        self.when_dropped = self.success();
+    }
+
+    fn success(&self) -> Outcome {
         match (self.axis.counts_failures(), self.axis.keeps_on_success()) {
             (true, false) => Outcome::Cleared,
             (true, true) => Outcome::Uncounted,
@@ -145,7 +152,7 @@ impl Attempts {
 
 impl Drop for Attempts {
     fn drop(&mut self) {
-        if let Answer::Pending(told) = self.tell(Outcome::Ended)
+        if let Answer::Pending(told) = self.tell(self.when_dropped)
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {
             runtime.spawn(told);

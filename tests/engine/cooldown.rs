@@ -86,13 +86,11 @@ async fn wait_of(axis: &CooldownAxis, key: &str, count: u64) -> Duration {
     }
 }
 
+/// Sizes of batches, and the second in which each was given out.
+type Sent = Arc<Mutex<Vec<(usize, u64)>>>;
+
 /// Goes through an input of so many; the sizes of the batches, and the time in seconds after which each was given out.
-fn send(
-    relay: &Relay,
-    axis: &CooldownAxis,
-    key: &str,
-    count: usize,
-) -> (tokio::task::JoinHandle<()>, Arc<Mutex<Vec<(usize, u64)>>>) {
+fn send(relay: &Relay, axis: &CooldownAxis, key: &str, count: usize) -> (tokio::task::JoinHandle<()>, Sent) {
     let (axis, key, clock) = (axis.clone(), school(key), relay.clock.clone());
     let (sent, started) = (Arc::new(Mutex::new(Vec::new())), clock.now());
     let task = tokio::spawn({

@@ -18,6 +18,8 @@ pub enum Reason {
     KeyMalformed,
     /// As many requests as may be are in flight: 503.
     Busy,
+    /// The upstream has asked for a pause that has not ended: 503.
+    UpstreamPaused,
     /// The store could not answer, and the failure policy is closed: 503.
     StoreFailed,
     /// A function of the application panicked, or named an axis that is no part of the decision: 500.
@@ -29,7 +31,9 @@ impl Reason {
     pub fn status(self) -> StatusCode {
         match self {
             Self::QuotaExceeded => StatusCode::TOO_MANY_REQUESTS,
-            Self::CapacityExceeded | Self::Busy | Self::StoreFailed => StatusCode::SERVICE_UNAVAILABLE,
+            Self::CapacityExceeded | Self::Busy | Self::UpstreamPaused | Self::StoreFailed => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
             Self::CostExceedsLimit => StatusCode::UNPROCESSABLE_ENTITY,
             Self::KeyMissing | Self::KeyMalformed => StatusCode::BAD_REQUEST,
             Self::Misconfigured => StatusCode::INTERNAL_SERVER_ERROR,
@@ -56,6 +60,7 @@ impl Reason {
             Self::KeyMissing => "The request does not say who is asking",
             Self::KeyMalformed => "The request does not say clearly who is asking",
             Self::Busy => "The service is at work on as many requests as it can",
+            Self::UpstreamPaused => "The service behind this one has asked for a pause",
             Self::StoreFailed => "The quota cannot be checked now",
             Self::Misconfigured => "The quota of this request cannot be determined",
         }

@@ -1,0 +1,69 @@
+//! What a backoff layer was told to do.
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use http::request::Parts;
+use http::{Response, StatusCode};
+use tower_quota_core::{BackoffAxis, Key, KeyRead, Paused};
+
+use crate::answer::{Refusals, log_panic};
+use crate::key::RequestKey;
+use crate::rejection::{Reason, Rejection};
+use crate::retry_after;
+
+#[derive(Clone)]
+pub(super) struct Rules {
+    pub(super) axis: BackoffAxis,
+    pub(super) key: RequestKey,
+    pub(super) patience: Duration,
+    /// How long to pause after a 429 that does not say.
+    pub(super) otherwise: Duration,
+    pub(super) refusals: Refusals,
+}
+
+impl Rules {
+    pub(super) fn key(&self, parts: &Parts) -> Result<Key, Rejection> {
+        let read = catch_unwind(AssertUnwindSafe(|| self.key.read(parts))).map_err(|panic| {
+            log_panic(self.refusals.mistakes(), &*panic);
+            Rejection::misconfigured()
+        })?;
+        match read {
+            KeyRead::Found(key) => Ok(key),
+            KeyRead::Missing => Err(Rejection::plain(Reason::KeyMissing)),
+            _ => Err(Rejection::plain(Reason::KeyMalformed)),
+        }
+    }
+
+    /// A call that may not be made now.
+    pub(super) fn rejection(paused: Paused) -> Rejection {
+        match paused {
+            Paused::Unknown(error) => Rejection::from(error),
+            Paused::For(time) => Rejection::plain(Reason::UpstreamPaused).after(time),
+            _ => Rejection::misconfigured(),
+        }
+    }
+
+    /// Pauses the key if the upstream asks for it.
+    pub(super) fn look<B>(&self, key: &Key, response: &Response<B>) {
+        let asked = retry_after::of(response.status(), response.headers());
+        let too_many = response.status() == StatusCode::TOO_MANY_REQUESTS;
+        if let Some(time) = asked.or_else(|| too_many.then_some(self.otherwise)) {
+            self.axis.pause_soon(key, time);
+        }
+    }
+}
+
+impl fmt::Debug for Rules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { axis, key, patience, otherwise, refusals } = self;
+        f.debug_struct("Rules")
+            .field("axis", axis)
+            .field("key", key)
+            .field("patience", patience)
+            .field("otherwise", otherwise)
+            .field("refusals", refusals)
+            .finish()
+    }
+}

@@ -1,0 +1,99 @@
+//! What a cooldown layer was told to do.
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Response;
+use http::request::Parts;
+use http::response::Parts as Answer;
+use tower_quota_core::{Attempts, Begin, CooldownAxis, KeyRead};
+
+use crate::answer::{Refusals, log_panic};
+use crate::key::RequestKey;
+use crate::rejection::{Reason, Rejection};
+use crate::retry_after;
+
+type Count = Arc<dyn Fn(&Parts) -> u64 + Send + Sync>;
+type Failed = Arc<dyn Fn(&Answer) -> bool + Send + Sync>;
+
+/// How an attempt ended, as a handler tells the [`CooldownLayer`](crate::CooldownLayer) around it: in the extensions of its
+/// response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AttemptOutcome {
+    /// It succeeded.
+    Succeeded,
+    /// It failed.
+    Failed,
+}
+
+#[derive(Clone)]
+pub(super) struct Rules {
+    pub(super) axis: CooldownAxis,
+    pub(super) key: RequestKey,
+    pub(super) attempts: Option<Count>,
+    pub(super) failed_when: Option<Failed>,
+    pub(super) patience: Duration,
+    pub(super) rest_at_most: Duration,
+    pub(super) refusals: Refusals,
+}
+
+impl Rules {
+    /// Counts the attempts of a request.
+    pub(super) fn begin(&self, parts: &Parts) -> Result<Begin, Rejection> {
+        // The application's functions run in here.
+        let read = catch_unwind(AssertUnwindSafe(|| {
+            (self.key.read(parts), self.attempts.as_ref().map_or(1, |attempts| attempts(parts)))
+        }));
+        let (key, attempts) = read.map_err(|panic| {
+            log_panic(self.refusals.mistakes(), &*panic);
+            Rejection::misconfigured()
+        })?;
+        match key {
+            KeyRead::Found(key) => Ok(self.axis.begin(&key, attempts).whole().wait_up_to(self.patience)),
+            KeyRead::Missing => Err(Rejection::plain(Reason::KeyMissing)),
+            _ => Err(Rejection::plain(Reason::KeyMalformed)),
+        }
+    }
+
+    /// The call has ended with this response.
+    pub(super) fn end<B>(&self, mut attempts: Attempts, response: Response<B>) -> Response<B> {
+        let (head, body) = response.into_parts();
+        if !self.has_failed(&head) {
+            attempts.succeed_when_dropped();
+        }
+        if let Some(wait) = retry_after::of(head.status, &head.headers) {
+            attempts.rest_at_least(wait.min(self.rest_at_most));
+        }
+        Response::from_parts(head, body)
+    }
+
+    fn has_failed(&self, head: &Answer) -> bool {
+        if let Some(outcome) = head.extensions.get::<AttemptOutcome>() {
+            return *outcome == AttemptOutcome::Failed;
+        }
+        let Some(failed_when) = &self.failed_when else {
+            return head.status.is_client_error() || head.status.is_server_error();
+        };
+        catch_unwind(AssertUnwindSafe(|| failed_when(head))).unwrap_or_else(|panic| {
+            log_panic(self.refusals.mistakes(), &*panic);
+            true
+        })
+    }
+}
+
+impl fmt::Debug for Rules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { axis, key, attempts, failed_when, patience, rest_at_most, refusals } = self;
+        f.debug_struct("Rules")
+            .field("axis", axis)
+            .field("key", key)
+            .field("counts_attempts", &attempts.is_some())
+            .field("tells_failures", &failed_when.is_some())
+            .field("patience", patience)
+            .field("rest_at_most", rest_at_most)
+            .field("refusals", refusals)
+            .finish()
+    }
+}

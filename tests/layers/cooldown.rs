@@ -1,0 +1,316 @@
+//! Cooldowns and pauses around services.
+
+use std::collections::HashSet;
+use std::convert::Infallible;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use http::{Request, Response, StatusCode};
+use tower::{Layer, Service, ServiceExt, service_fn};
+use tower_quota::testing::FakeClock;
+use tower_quota::{
+    AttemptOutcome, BackoffLayer, Clock, Cooldown, CooldownAxis, CooldownLayer, Group, Key, MINUTE, MemoryStore,
+    Reason, RedisStore, Rejection, SECOND, Store, key,
+};
+
+use crate::support::{Body, Probe, Server, accepting, answer, group, header, request, status};
+
+fn account() -> tower_quota::RequestKey {
+    key::header("x-account").unwrap()
+}
+
+/// A service that answers as it is told.
+fn answering(
+    respond: impl Fn() -> Response<Body> + Clone + Send + Sync + 'static,
+) -> impl Service<Request<Body>, Response = Response<Body>, Error = Infallible, Future: Send> + Clone {
+    service_fn(move |_: Request<Body>| {
+        let response = respond();
+        async { Ok(response) }
+    })
+}
+
+fn with_status(status: u16) -> impl Fn() -> Response<Body> + Clone {
+    move || Response::builder().status(status).body(Body::default()).unwrap()
+}
+
+fn after(status: u16, seconds: &'static str) -> impl Fn() -> Response<Body> + Clone {
+    move || Response::builder().status(status).header("retry-after", seconds).body(Body::default()).unwrap()
+}
+
+async fn wait_of(axis: &CooldownAxis, name: &str) -> Option<Duration> {
+    match axis.begin(&Key::from(name), 0).await.and(axis.begin(&Key::from(name), 1).await) {
+        Err(tower_quota::ChargeError::Refused(verdict)) => Some(verdict.wait()),
+        _ => None,
+    }
+}
+
+#[tokio::test]
+async fn a_client_rests_after_so_many_attempts_well_or_not() {
+    let (group, clock) = group();
+    let axis = group.cooldown("school", Cooldown::after_attempts(5).rest(3 * MINUTE)).build().unwrap();
+    let layer = CooldownLayer::new(&axis, account());
+    let works = layer.layer(accepting());
+    let broken =
+        layer.layer(service_fn(|_: Request<Body>| async { Err::<Response<Body>, _>(std::io::Error::other("broken")) }));
+    for _ in 0..2 {
+        assert_eq!(status(&works, request("a")).await, 202);
+        assert!(broken.clone().oneshot(request("a")).await.is_err());
+    }
+    assert_eq!(status(&layer.layer(answering(with_status(500))), request("a")).await, 500);
+    let refused = answer(&works, request("a")).await;
+    assert_eq!((refused.status().as_u16(), header(&refused, "retry-after")), (429, Some("180")));
+    assert_eq!(Rejection::of(&refused).unwrap().axis(), Some("school"));
+    assert_eq!(status(&works, request("b")).await, 202);
+    clock.advance(3 * MINUTE);
+    assert_eq!(status(&works, request("a")).await, 202);
+}
+
+#[tokio::test]
+async fn a_request_may_be_several_attempts_and_what_does_not_fit_starts_the_rest() {
+    let (group, clock) = group();
+    let axis = group.cooldown("school", Cooldown::after_attempts(10).rest(MINUTE)).build().unwrap();
+    let count = |parts: &tower_quota::Parts| parts.headers["x-count"].to_str().unwrap().parse().unwrap();
+    let service = CooldownLayer::new(&axis, account()).attempts(count).layer(accepting());
+    let of = |count: &str| {
+        let mut request = request("a");
+        request.headers_mut().insert("x-count", count.parse().unwrap());
+        request
+    };
+    assert_eq!(status(&service, of("7")).await, 202);
+    assert_eq!(status(&service, of("4")).await, 429);
+    clock.advance(10 * SECOND);
+    let refused = answer(&service, of("1")).await;
+    assert_eq!((refused.status().as_u16(), header(&refused, "retry-after")), (429, Some("50")));
+    clock.advance(50 * SECOND);
+    assert_eq!(status(&service, of("11")).await, 422);
+    assert_eq!(status(&service, of("many")).await, 500);
+    assert_eq!(status(&service, of("10")).await, 202);
+}
+
+#[tokio::test]
+async fn a_provider_s_retry_after_makes_a_rest_longer_up_to_a_bound() {
+    let (group, _clock) = group();
+    let axis = group.cooldown("school", Cooldown::after_attempts(2).rest(MINUTE)).build().unwrap();
+    let layer = CooldownLayer::new(&axis, account()).rest_at_most(10 * MINUTE);
+    assert_eq!(status(&layer.layer(answering(after(429, "90"))), request("a")).await, 429);
+    assert_eq!(wait_of(&axis, "a").await, Some(90 * SECOND));
+    assert_eq!(status(&layer.layer(answering(after(503, "999999999"))), request("b")).await, 503);
+    assert_eq!(wait_of(&axis, "b").await, Some(10 * MINUTE));
+    assert_eq!(status(&layer.layer(answering(after(200, "90"))), request("c")).await, 200);
+    assert_eq!(wait_of(&axis, "c").await, None);
+}
+
+#[tokio::test]
+async fn failures_are_told_by_the_status_a_function_or_the_handler() {
+    let (group, _clock) = group();
+    let rule = Cooldown::after_failures(2).within(15 * MINUTE).rest(15 * MINUTE);
+    let axis = group.cooldown("account", rule).build().unwrap();
+    let by_status = CooldownLayer::new(&axis, account());
+    let by_function = by_status.clone().failed_when(|response| response.status == StatusCode::UNAUTHORIZED);
+    let told = |outcome: AttemptOutcome| {
+        answering(move || {
+            let mut response = with_status(if outcome == AttemptOutcome::Failed { 200 } else { 401 })();
+            response.extensions_mut().insert(outcome);
+            response
+        })
+    };
+    // One failure and a success, in each way of telling: it never locks.
+    for _ in 0..3 {
+        assert_eq!(status(&by_status.layer(answering(with_status(401))), request("a")).await, 401);
+        assert_eq!(status(&by_status.layer(answering(with_status(200))), request("a")).await, 200);
+        assert_eq!(status(&by_function.layer(answering(with_status(401))), request("a")).await, 401);
+        assert_eq!(status(&by_function.layer(answering(with_status(404))), request("a")).await, 404);
+        assert_eq!(status(&by_status.layer(told(AttemptOutcome::Failed)), request("a")).await, 200);
+        assert_eq!(status(&by_status.layer(told(AttemptOutcome::Succeeded)), request("a")).await, 401);
+    }
+    let panics = by_status.clone().failed_when(|_| panic!("no outcome"));
+    assert_eq!(status(&panics.layer(answering(with_status(200))), request("a")).await, 200);
+    // A caller who goes in the middle has failed.
+    let hangs =
+        by_status.layer(service_fn(|_: Request<Body>| std::future::pending::<Result<Response<Body>, Infallible>>()));
+    assert!(tokio::time::timeout(Duration::from_millis(20), hangs.oneshot(request("a"))).await.is_err());
+    let refused = answer(&by_status.layer(accepting()), request("a")).await;
+    assert_eq!((refused.status().as_u16(), header(&refused, "retry-after")), (429, Some("900")));
+    let own = by_status
+        .reject_with(|rejection, _| Response::builder().status(418).body(Body::from(rejection.to_string())).unwrap());
+    assert_eq!(status(&own.layer(accepting()), request("a")).await, 418);
+}
+
+#[tokio::test]
+async fn a_call_waits_for_the_rest_to_end_if_it_may() {
+    let (group, clock) = group();
+    let axis = group.cooldown("school", Cooldown::after_attempts(1).rest(MINUTE)).build().unwrap();
+    let service = CooldownLayer::new(&axis, account()).wait_up_to(2 * MINUTE).layer(accepting());
+    assert_eq!(status(&service, request("a")).await, 202);
+    let waiting: Vec<_> = (0..3)
+        .map(|_| {
+            let service = service.clone();
+            tokio::spawn(async move { status(&service, request("a")).await })
+        })
+        .collect();
+    for _ in 0..10 {
+        for _ in 0..50 {
+            tokio::task::yield_now().await;
+        }
+        clock.next_wake().map(|time| clock.advance(time));
+    }
+    let mut statuses: Vec<_> = join_all(waiting).await.into_iter().map(Result::unwrap).collect();
+    statuses.sort_unstable();
+    assert_eq!(statuses, [202, 202, 429]);
+}
+
+#[tokio::test]
+async fn whoever_has_no_key_is_told_so_and_services_are_called_when_they_are_ready() {
+    let (group, _clock) = group();
+    let axis = group.cooldown("school", Cooldown::after_attempts(100).rest(MINUTE)).build().unwrap();
+    let pauses = group.backoff("upstream").build().unwrap();
+    let cooldown = CooldownLayer::new(&axis, account());
+    let backoff = BackoffLayer::new(&pauses, account());
+    let mut nobody = request("a");
+    nobody.headers_mut().remove("x-account");
+    assert_eq!(status(&cooldown.layer(accepting()), nobody).await, 400);
+    let mut twice = request("a");
+    twice.headers_mut().append("x-account", "b".parse().unwrap());
+    assert_eq!(status(&backoff.layer(accepting()), twice).await, 400);
+    let mut cooling = cooldown.layer(Probe::default());
+    let mut backing = backoff.layer(Probe::default());
+    for _ in 0..3 {
+        assert_eq!(cooling.ready().await.unwrap().call(request("a")).await.unwrap().status(), 200);
+        assert_eq!(backing.ready().await.unwrap().call(request("a")).await.unwrap().status(), 200);
+        assert_eq!(cooling.clone().oneshot(request("a")).await.unwrap().status(), 200);
+        assert_eq!(backing.clone().oneshot(request("a")).await.unwrap().status(), 200);
+    }
+}
+
+/// An upstream that answers as it is told, and counts its calls.
+#[derive(Clone, Default)]
+struct Upstream {
+    answer: Arc<Mutex<Vec<(u16, Option<String>)>>>,
+    calls: Arc<AtomicUsize>,
+}
+
+impl Upstream {
+    fn answers(&self, status: u16, retry_after: Option<&str>) {
+        self.answer.lock().unwrap().push((status, retry_after.map(str::to_owned)));
+    }
+
+    fn service(
+        &self,
+    ) -> impl Service<Request<Body>, Response = Response<Body>, Error = Infallible, Future: Send> + Clone + use<> {
+        let upstream = self.clone();
+        service_fn(move |_: Request<Body>| {
+            upstream.calls.fetch_add(1, Ordering::SeqCst);
+            let (status, retry_after) = upstream.answer.lock().unwrap().pop().unwrap_or((200, None));
+            let mut response = Response::builder().status(status);
+            if let Some(retry_after) = retry_after {
+                response = response.header("retry-after", retry_after);
+            }
+            let response = response.body(Body::default()).unwrap();
+            async { Ok(response) }
+        })
+    }
+
+    fn calls(&self) -> usize {
+        self.calls.load(Ordering::SeqCst)
+    }
+}
+
+async fn an_upstream_is_left_alone_as_long_as_it_asks(store: impl Store, clock: FakeClock) {
+    let group = Group::new("upstream", store).unwrap();
+    let axis = group.backoff("account").at_most(10 * MINUTE).build().unwrap();
+    let upstream = Upstream::default();
+    let layer = BackoffLayer::new(&axis, account());
+    let service = layer.layer(upstream.service());
+    let settle = || tokio::time::sleep(Duration::from_millis(30));
+    for (status, retry_after, expected) in [
+        (429, Some("30"), 30),
+        (503, Some("7"), 7),
+        (429, Some("0"), 1),
+        (429, Some("999999"), 600),
+        (429, None, 1),
+        (429, Some("soon"), 1),
+        (503, None, 0),
+        (503, Some("soon"), 0),
+        (500, Some("30"), 0),
+        (200, Some("30"), 0),
+    ] {
+        upstream.answers(status, retry_after);
+        let passed_on = answer(&service, request("a")).await;
+        assert_eq!((passed_on.status().as_u16(), header(&passed_on, "retry-after")), (status, retry_after));
+        assert!(Rejection::of(&passed_on).is_none(), "the upstream's own");
+        settle().await;
+        let called = upstream.calls();
+        if expected > 0 {
+            let paused = answer(&service, request("a")).await;
+            let told = expected.to_string();
+            assert_eq!(
+                (paused.status().as_u16(), header(&paused, "retry-after")),
+                (503, Some(&*told)),
+                "{retry_after:?}"
+            );
+            assert_eq!(Rejection::of(&paused).unwrap().reason(), Reason::UpstreamPaused);
+            assert_eq!(upstream.calls(), called, "it is not called");
+            assert_eq!(answer(&service, request("b")).await.status(), 200, "other keys go on");
+            clock.advance(Duration::from_secs(expected));
+        }
+        assert_eq!(answer(&service, request("a")).await.status(), 200, "{status} {retry_after:?}");
+    }
+    // A shorter pause does not end a longer one.
+    axis.pause(&Key::from("a"), 20 * SECOND).await.unwrap();
+    axis.pause(&Key::from("a"), 5 * SECOND).await.unwrap();
+    assert_eq!(axis.paused_for(&Key::from("a")).await.unwrap(), 20 * SECOND);
+}
+
+#[tokio::test]
+async fn an_upstream_is_left_alone_as_long_as_it_asks_in_memory() {
+    let clock = FakeClock::new();
+    an_upstream_is_left_alone_as_long_as_it_asks(MemoryStore::with_clock(clock.clone()), clock).await;
+}
+
+#[tokio::test]
+async fn an_upstream_is_left_alone_as_long_as_it_asks_in_redis() {
+    let (clock, server) = (FakeClock::new(), Server::start());
+    let store = RedisStore::builder(&server.url()).clock(clock.clone()).deadline(5 * SECOND).build().unwrap();
+    an_upstream_is_left_alone_as_long_as_it_asks(store, clock).await;
+}
+
+#[tokio::test]
+async fn t27_those_who_wait_come_back_later_than_told_and_not_all_at_once() {
+    let (group, clock) = group();
+    let axis = group.backoff("upstream").build().unwrap();
+    let upstream = Upstream::default();
+    upstream.answers(429, Some("600"));
+    let service = BackoffLayer::new(&axis, key::constant("all")).wait_up_to(20 * MINUTE).layer(upstream.service());
+    assert_eq!(status(&service, request("a")).await, 429);
+    let (started, back) = (clock.now(), Arc::new(Mutex::new(Vec::new())));
+    let workers: Vec<_> = (0..20)
+        .map(|_| {
+            let (service, clock, back) = (service.clone(), clock.clone(), Arc::clone(&back));
+            tokio::spawn(async move {
+                assert_eq!(status(&service, request("a")).await, 200);
+                back.lock().unwrap().push((clock.now() - started).as_secs());
+            })
+        })
+        .collect();
+    loop {
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        let Some(time) = clock.next_wake() else { break };
+        clock.advance(time);
+    }
+    join_all(workers).await;
+    let back = back.lock().unwrap().clone();
+    assert!(back.iter().all(|second| (600..=630).contains(second)), "{back:?}");
+    assert!(back.iter().collect::<HashSet<_>>().len() > 5, "{back:?}");
+}
+
+#[test]
+fn a_pause_that_cannot_work_does_not_build() {
+    let (group, _clock) = group();
+    let short = group.backoff("a").at_most(SECOND / 2).build();
+    assert_eq!(short.unwrap_err().field(), "test.a.at_most");
+    assert_eq!(group.backoff("a b").build().unwrap_err().field(), "test.axis.name");
+}
