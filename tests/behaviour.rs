@@ -4,6 +4,7 @@
 
 mod cases;
 mod engine;
+mod flow;
 mod layers;
 mod quickstart;
 mod redis;

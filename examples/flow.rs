@@ -1,0 +1,245 @@
+//! Everything that steers the flow of requests, mounted for trying by hand.
+//!
+//! ```text
+//! cargo run --example flow
+//! ```
+//!
+//! | route | what is around it |
+//! |---|---|
+//! | `GET /slow?ms=`, `GET /stream?chunks=&ms=`, `GET /ws` | one `ConcurrencyLayer`; a body of so many chunks, so far apart; a WebSocket that echoes |
+//! | `GET /inflight` | nothing: what is in flight under that layer, and what waits, as JSON |
+//! | `GET /seats`, `POST /seats` | a `ReadWriteSplitLayer`: read 20 a second in all and 8 for a user, write 2 and 1; the user is the header `x-user` |
+//! | `POST /push` with `{"recipients": n}` | a cooldown of the school in the header `x-school`; a call sends to at most 200 |
+//! | `GET /upstream?status=&retry_after=` | a `BackoffLayer` around an upstream that answers so |
+//!
+//! | environment | meaning | default |
+//! |---|---|---|
+//! | `ADDR` | where to listen | `127.0.0.1:3000` |
+//! | `REDIS_URL` | where instances that share the limits count (with `--features redis`) | in this process |
+//! | `CONCURRENCY`, `QUEUE`, `WAIT_MS` | requests at once, requests that wait, and for how long | 8, 0, 0 |
+//! | `ATTEMPTS`, `REST_S` | messages of a school, and the rest after them | 5000, 180 |
+
+use std::convert::Infallible;
+use std::env;
+use std::error::Error;
+use std::fmt::Display;
+use std::io::Write;
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::str::FromStr;
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::extract::ws::{WebSocket, WebSocketUpgrade};
+use axum::extract::{Query, State};
+use axum::http::{HeaderMap, Request, Response, StatusCode};
+use axum::response::IntoResponse;
+use axum::routing::{get, post};
+use axum::{Extension, Json, Router};
+use futures_util::{Stream, StreamExt, stream};
+use serde::{Deserialize, Serialize};
+use tokio::net::TcpListener;
+use tower::{Layer, ServiceExt, service_fn};
+use tower_quota::{
+    BackoffLayer, ConcurrencyLayer, ConfigError, Cooldown, CooldownAxis, GlobalCapacityLayer, Group, Key, MemoryStore,
+    Permit, QuotaLayer, ReadWriteSplitLayer, Rejection, UserQuotaLayer, key,
+};
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    tracing_subscriber::fmt().with_writer(std::io::stderr).init();
+    match run().await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run() -> Result<(), Box<dyn Error>> {
+    let addr: SocketAddr = variable("ADDR", SocketAddr::from(([127, 0, 0, 1], 3000)))?;
+    let concurrency = ConcurrencyLayer::new(variable("CONCURRENCY", 8)?)
+        .max_queue(variable("QUEUE", 0)?)
+        .max_wait(Duration::from_millis(variable("WAIT_MS", 0)?));
+    let rule =
+        Cooldown::after_attempts(variable("ATTEMPTS", 5_000)?).rest(Duration::from_secs(variable("REST_S", 180)?));
+    let group = group("flow")?;
+    let push = group.cooldown("school", rule).build()?;
+
+    let app = Router::new()
+        .merge(slow(&concurrency))
+        .route("/inflight", get(in_flight).with_state(concurrency))
+        .merge(Router::new().route("/seats", get(accepted).post(accepted)).route_layer(seats(&group)?))
+        .route("/push", post(send).with_state(push))
+        .route("/upstream", upstream(&group)?);
+
+    let listener = TcpListener::bind(addr).await.map_err(|error| format!("ADDR: cannot listen on {addr}: {error}"))?;
+    let at = listener.local_addr()?;
+    // Whether or not anybody reads it.
+    let _ = writeln!(
+        std::io::stdout(),
+        "Listening on http://{at}\n  curl 'http://{at}/slow?ms=5000' & curl http://{at}/inflight\n  \
+         curl -i -H 'x-school: north' --json '{{\"recipients\": 200}}' http://{at}/push"
+    );
+    let stop = async {
+        let _ = tokio::signal::ctrl_c().await;
+    };
+    axum::serve(listener, app).with_graceful_shutdown(stop).await?;
+    Ok(())
+}
+
+/// A group in Redis, if there is an address of one, else in this process.
+fn group(name: &str) -> Result<Group, Box<dyn Error>> {
+    let url: String = variable("REDIS_URL", String::new())?;
+    if url.is_empty() {
+        return Ok(Group::new(name, MemoryStore::new())?);
+    }
+    #[cfg(feature = "redis")]
+    return Ok(Group::new(name, tower_quota::RedisStore::connect(&url)?)?);
+    #[cfg(not(feature = "redis"))]
+    return Err("REDIS_URL cannot be used: run this example with --features redis".into());
+}
+
+/// Requests that take their time, so many at once.
+fn slow(concurrency: &ConcurrencyLayer) -> Router {
+    Router::new()
+        .route("/slow", get(answer_slowly))
+        .route("/stream", get(stream_slowly))
+        .route("/ws", get(web_socket))
+        .route_layer(concurrency.clone())
+}
+
+#[derive(Deserialize)]
+struct Pace {
+    #[serde(default)]
+    chunks: usize,
+    #[serde(default)]
+    ms: u64,
+}
+
+async fn answer_slowly(Query(pace): Query<Pace>) -> &'static str {
+    tokio::time::sleep(Duration::from_millis(pace.ms)).await;
+    "done\n"
+}
+
+async fn stream_slowly(Query(pace): Query<Pace>) -> Body {
+    Body::from_stream(chunks(pace))
+}
+
+fn chunks(Pace { chunks, ms }: Pace) -> impl Stream<Item = Result<Bytes, Infallible>> {
+    stream::iter(0..chunks).then(move |_| async move {
+        tokio::time::sleep(Duration::from_millis(ms)).await;
+        Ok(Bytes::from_static(b"chunk\n"))
+    })
+}
+
+/// The permit goes with the connection: it is in flight until the socket is closed.
+async fn web_socket(upgrade: WebSocketUpgrade, Extension(permit): Extension<Permit>) -> axum::response::Response {
+    upgrade.on_upgrade(|socket| echo(socket, permit))
+}
+
+async fn echo(mut socket: WebSocket, _permit: Permit) {
+    while let Some(Ok(message)) = socket.recv().await {
+        if socket.send(message).await.is_err() {
+            return;
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct InFlight {
+    in_flight: usize,
+    queued: usize,
+}
+
+async fn in_flight(State(layer): State<ConcurrencyLayer>) -> Json<InFlight> {
+    Json(InFlight { in_flight: layer.in_flight(), queued: layer.queued() })
+}
+
+/// Reads and writes on budgets of their own, the user's judged before that of all.
+fn seats(group: &Group) -> Result<ReadWriteSplitLayer<QuotaLayer>, ConfigError> {
+    let side = |name: &str, of_user: &str, of_all: &str| {
+        let user = group.per_key(&format!("user-{name}"), of_user).build()?;
+        let all = group.shared(name, of_all).build()?;
+        UserQuotaLayer::new(&user, key::header("x-user")?).and(GlobalCapacityLayer::new(&all))
+    };
+    Ok(ReadWriteSplitLayer::new(side("reads", "8/s", "20/s")?, side("writes", "1/s", "2/s")?))
+}
+
+async fn accepted() -> StatusCode {
+    StatusCode::ACCEPTED
+}
+
+#[derive(Deserialize)]
+struct Push {
+    recipients: u64,
+}
+
+#[derive(Serialize)]
+struct Pushed {
+    sent: u64,
+    left: u64,
+}
+
+/// Sends to as many as a call may, and as fit before the school rests.
+async fn send(
+    State(push): State<CooldownAxis>,
+    headers: HeaderMap,
+    Json(Push { recipients }): Json<Push>,
+) -> Result<impl IntoResponse, axum::response::Response> {
+    const MOST: u64 = 200;
+    let school = headers.get("x-school").ok_or_else(|| StatusCode::BAD_REQUEST.into_response())?;
+    let begun = push.begin(&Key::new(school), recipients.min(MOST)).await;
+    let attempts = begun.map_err(|error| Rejection::from(error).into_response())?;
+    let sent = attempts.granted();
+    // Here the messages would go out; whatever comes of it, they stay counted. If the store does not hear of the end, the
+    // lease ends them.
+    let _ = attempts.end().await;
+    Ok((StatusCode::ACCEPTED, Json(Pushed { sent, left: recipients - sent })))
+}
+
+#[derive(Deserialize)]
+struct Asked {
+    #[serde(default)]
+    status: Option<u16>,
+    #[serde(default)]
+    retry_after: Option<String>,
+}
+
+/// Calls an upstream, unless that has asked for a pause.
+fn upstream(group: &Group) -> Result<axum::routing::MethodRouter, ConfigError> {
+    let backoff = group.backoff("upstream").build()?;
+    let client = BackoffLayer::new(&backoff, key::constant("upstream")).layer(service_fn(answer_as_asked));
+    Ok(get(|request: Request<Body>| async move {
+        let Ok(response) = client.oneshot(request).await;
+        response.map(Body::new)
+    }))
+}
+
+async fn answer_as_asked(request: Request<Body>) -> Result<Response<Body>, Infallible> {
+    let asked = Query::<Asked>::try_from_uri(request.uri());
+    let Ok(Query(Asked { status, retry_after })) = asked else {
+        return Ok(answered(StatusCode::BAD_REQUEST));
+    };
+    let mut response = answered(status.and_then(|status| StatusCode::from_u16(status).ok()).unwrap_or(StatusCode::OK));
+    if let Some(retry_after) = retry_after.and_then(|text| text.parse().ok()) {
+        response.headers_mut().insert("retry-after", retry_after);
+    }
+    Ok(response)
+}
+
+fn answered(status: StatusCode) -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = status;
+    response
+}
+
+/// The value of an environment variable, if it is set to one.
+fn variable<T: FromStr<Err: Display>>(name: &str, default: T) -> Result<T, String> {
+    match env::var(name) {
+        Ok(value) => value.parse().map_err(|error| format!("{name}: {value:?} cannot be used: {error}")),
+        Err(env::VarError::NotPresent) => Ok(default),
+        Err(error @ env::VarError::NotUnicode(_)) => Err(format!("{name} cannot be used: {error}")),
+    }
+}
