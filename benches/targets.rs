@@ -42,6 +42,7 @@ fn main() {
         #[cfg(feature = "redis")]
         ("P8", redis::run_hanging),
         ("P11", growth::run),
+        ("CL", layer::run_concurrency),
     ];
     for (id, run) in rows {
         if arguments.is_empty() || arguments.iter().any(|wanted| wanted == id) {

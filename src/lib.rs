@@ -7,6 +7,9 @@
 //! in this process, `RedisStore` (feature `redis`) for instances that share one truth. When it cannot,
 //! [`OnStoreFailure`] says what happens.
 //!
+//! With feature `waiting` a charge may wait until it fits, a `Cooldown` lets a key rest after so
+//! many attempts or failures, and a `BackoffAxis` keeps the pauses that another side asks for.
+//!
 //! An HTTP service uses these through the layers of the `tower-quota` crate; a worker uses a meter directly.
 
 mod algorithm;

@@ -133,7 +133,7 @@ async fn seats_pushes_and_an_upstream_answer_as_they_are_steered() {
         tokio::time::sleep(Duration::from_millis(100)).await;
         let paused = upstream("status=200").await;
         assert_eq!((paused.status().as_u16(), &paused.headers()["retry-after"]), (503, &"2".parse().unwrap()));
-        tokio::time::sleep(Duration::from_millis(2_000)).await;
+        tokio::time::sleep(Duration::from_secs(2)).await;
         assert_eq!(upstream("status=200").await.status(), 200);
     }
 }

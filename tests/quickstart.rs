@@ -170,16 +170,16 @@ async fn it_starts_and_serves_without_its_redis_as_it_is_told() {
     server.start_again();
     for service in [&open, &closed, &local] {
         let deadline = Instant::now() + Duration::from_secs(10);
-        while post(&service, "/wishlists/images", "carol", 7).await != 422 {
+        while post(service, "/wishlists/images", "carol", 7).await != 422 {
             assert!(Instant::now() < deadline, "it counts in Redis as soon as it is there");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
     for service in [&open, &closed, &local] {
-        assert_eq!(post(&service, "/wishlists/images", "bob", 2).await, 202);
+        assert_eq!(post(service, "/wishlists/images", "bob", 2).await, 202);
     }
     for service in [&open, &closed, &local] {
-        assert_eq!(post(&service, "/wishlists", "bob", 0).await, 429);
+        assert_eq!(post(service, "/wishlists", "bob", 0).await, 429);
     }
 }
 

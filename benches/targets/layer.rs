@@ -1,4 +1,4 @@
-//! P2: what a layer adds to a ready mock service. Ours decides two axes; the baseline, `tower_governor`, one. Neither adds
+//! P2 and CL: what a layer adds to a ready mock service. Ours decides two axes; the baseline, `tower_governor`, one. Neither adds
 //! header fields. The same 10,000 accounts, by the header `x-account`.
 
 use std::convert::Infallible;
@@ -9,12 +9,13 @@ use std::task::{Context, Poll, Waker};
 
 use axum::body::Body;
 use http::{HeaderValue, Request, Response};
+use tower::limit::ConcurrencyLimitLayer;
 use tower::{Layer, Service};
 use tower_governor::GovernorLayer;
 use tower_governor::errors::GovernorError;
 use tower_governor::governor::GovernorConfigBuilder;
 use tower_governor::key_extractor::KeyExtractor;
-use tower_quota::{GlobalCapacityLayer, Group, HOUR, MemoryStore, Quota, UserQuotaLayer, key};
+use tower_quota::{ConcurrencyLayer, GlobalCapacityLayer, Group, HOUR, MemoryStore, Quota, UserQuotaLayer, key};
 
 use crate::measure::{Row, accounts, nanos_per, time};
 
@@ -42,6 +43,24 @@ pub(crate) fn run() {
         target: 0.6,
     };
     let (mut ours, mut peer) = (layer.layer(Mock), peer.layer(Mock));
+    row.compare(
+        || each(&accounts, &mut ours) - each(&accounts, &mut Mock),
+        || each(&accounts, &mut peer) - each(&accounts, &mut Mock),
+    );
+}
+
+/// CL: what a concurrency layer adds, which waits in the future and holds until the body's end; beside tower's.
+pub(crate) fn run_concurrency() {
+    let row = Row {
+        id: "CL",
+        what: "added by a concurrency layer",
+        baseline: "tower's ConcurrencyLimit",
+        unit: "ns",
+        target: 1.0,
+    };
+    let mut ours = ConcurrencyLayer::new(64).layer(Mock);
+    let mut peer = ConcurrencyLimitLayer::new(64).layer(Mock);
+    let accounts = vec![HeaderValue::from_static("account"); ACCOUNTS];
     row.compare(
         || each(&accounts, &mut ours) - each(&accounts, &mut Mock),
         || each(&accounts, &mut peer) - each(&accounts, &mut Mock),

@@ -154,7 +154,9 @@ async fn a_call_waits_for_the_rest_to_end_if_it_may() {
         for _ in 0..50 {
             tokio::task::yield_now().await;
         }
-        clock.next_wake().map(|time| clock.advance(time));
+        if let Some(time) = clock.next_wake() {
+            clock.advance(time);
+        }
     }
     let mut statuses: Vec<_> = join_all(waiting).await.into_iter().map(Result::unwrap).collect();
     statuses.sort_unstable();
@@ -184,10 +186,13 @@ async fn whoever_has_no_key_is_told_so_and_services_are_called_when_they_are_rea
     }
 }
 
+/// A status, and what `Retry-After` says.
+type Told = (u16, Option<String>);
+
 /// An upstream that answers as it is told, and counts its calls.
 #[derive(Clone, Default)]
 struct Upstream {
-    answer: Arc<Mutex<Vec<(u16, Option<String>)>>>,
+    answer: Arc<Mutex<Vec<Told>>>,
     calls: Arc<AtomicUsize>,
 }
 

@@ -9,7 +9,10 @@ use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use tokio::net::TcpListener;
 use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
-use tower_quota::{GlobalCapacityLayer, HOUR, Quota, QuotaLayer, UserQuotaLayer, key};
+use tower_quota::{
+    BackoffLayer, ConcurrencyLayer, Cooldown, CooldownLayer, GlobalCapacityLayer, HOUR, Key, Quota, QuotaLayer,
+    ReadWriteSplitLayer, UserQuotaLayer, key,
+};
 
 use crate::support::group;
 
@@ -77,6 +80,58 @@ async fn one_layer_value_is_one_budget_under_every_mount_point() {
         let refused = client.request(request(&format!("{base}{path}"))).await.unwrap();
         assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS, "{path}");
     }
+}
+
+/// Mounts a layer everywhere, for seven requests, and around a client.
+macro_rules! mounted_everywhere {
+    ($layer:expr) => {{
+        let layer = $layer;
+        let nested = Router::new().route("/nested", get(ok)).route_layer(layer.clone());
+        let app = Router::new()
+            .route("/free", get(ok))
+            .route("/method", get(ok).layer(layer.clone()))
+            .route("/builder", get(ok).layer(ServiceBuilder::new().layer(layer.clone())))
+            .nest("/under", nested)
+            .merge(Router::new().route("/merged", get(ok)).layer(layer.clone()))
+            .route_service(
+                "/service",
+                ServiceBuilder::new().layer(layer.clone()).service(service_fn(|_: Request<axum::body::Body>| async {
+                    Ok::<_, std::convert::Infallible>(Response::new(axum::body::Body::empty()))
+                })),
+            );
+        let base = serve(app).await;
+        let client = Client::builder(TokioExecutor::new()).build_http();
+        let mut statuses = Vec::new();
+        for path in ["/method", "/builder", "/under/nested", "/merged", "/service"] {
+            statuses.push(client.request(request(&format!("{base}{path}"))).await.unwrap().status().as_u16());
+        }
+        let mut around = ServiceBuilder::new().layer(layer).service(client);
+        for _ in 0..2 {
+            let answer = around.ready().await.unwrap().call(request(&format!("{base}/free"))).await.unwrap();
+            statuses.push(answer.status().as_u16());
+        }
+        statuses
+    }};
+}
+
+#[tokio::test]
+async fn every_other_layer_can_be_mounted_everywhere_too() {
+    let (group, _clock) = group();
+    let account = || key::header("x-account").unwrap();
+    let concurrency = ConcurrencyLayer::new(1);
+    assert_eq!(mounted_everywhere!(concurrency.clone()), [200; 7]);
+    concurrency.set_limit(0);
+    assert_eq!(mounted_everywhere!(concurrency), [503; 7]);
+    let split = ReadWriteSplitLayer::new(layer(4), layer(4));
+    assert_eq!(mounted_everywhere!(split), [200, 200, 200, 200, 429, 429, 429]);
+    let rule = Cooldown::after_attempts(5).rest(HOUR);
+    let cooldown = CooldownLayer::new(&group.cooldown("school", rule).build().unwrap(), account());
+    assert_eq!(mounted_everywhere!(cooldown), [200, 200, 200, 200, 200, 429, 429]);
+    let pauses = group.backoff("upstream").build().unwrap();
+    let backoff = BackoffLayer::new(&pauses, account());
+    assert_eq!(mounted_everywhere!(backoff.clone()), [200; 7]);
+    pauses.pause(&Key::from("alice"), HOUR).await.unwrap();
+    assert_eq!(mounted_everywhere!(backoff), [503; 7]);
 }
 
 #[tokio::test]

@@ -16,6 +16,7 @@ use super::body::PermitBody;
 use super::permit::{Asked, Held, Holding, Waiting};
 use super::rules::{Rules, asks_for_upgrade};
 use crate::answer::{AnswerBody, Refusal};
+use crate::rejection::Rejection;
 
 pin_project! {
     /// The response of a [`Concurrency`](crate::Concurrency) service.
@@ -71,26 +72,19 @@ where
         let mut this = self.project();
         loop {
             let next = match this.step.as_mut().project() {
-                StepProjection::Unasked => {
-                    let (parts, body) = take(this.request).into_parts();
-                    match this.rules.ask(&parts) {
-                        Ok(Asked::Through(held)) => run(this.service, Request::from_parts(parts, body), held),
-                        Ok(Asked::Queued(place)) => {
-                            *this.request = Some(Request::from_parts(parts, body));
-                            Step::Queued { place, patience: tokio::time::sleep(this.rules.max_wait) }
-                        }
-                        Ok(Asked::Full) => {
-                            Step::Refused { response: Some(this.rules.refuse(&this.rules.busy(), &parts)) }
-                        }
-                        Err(rejection) => Step::Refused { response: Some(this.rules.refuse(&rejection, &parts)) },
+                StepProjection::Unasked => match ask(this.rules, this.request) {
+                    Ok(Asked::Through(held)) => run(this.service, take(this.request), held),
+                    Ok(Asked::Queued(place)) => {
+                        Step::Queued { place, patience: tokio::time::sleep(this.rules.max_wait) }
                     }
-                }
+                    Ok(Asked::Full) => refuse(this.rules, &this.rules.busy(), this.request),
+                    Err(rejection) => refuse(this.rules, &rejection, this.request),
+                },
                 StepProjection::Queued { place, patience } => match Pin::new(place).poll(cx) {
                     Poll::Ready(held) => run(this.service, take(this.request), held),
                     Poll::Pending => {
                         ready!(patience.poll(cx));
-                        let parts = take(this.request).into_parts().0;
-                        Step::Refused { response: Some(this.rules.refuse(&this.rules.busy(), &parts)) }
+                        refuse(this.rules, &this.rules.busy(), this.request)
                     }
                 },
                 StepProjection::Running { response, held } => {
@@ -117,14 +111,27 @@ fn take<ReqBody>(request: &mut Option<Request<ReqBody>>) -> Request<ReqBody> {
     request.take().expect("a request goes on once")
 }
 
+/// Asks for the place of a request; its head is taken out only where it matters.
+fn ask<ReqBody>(rules: &Rules, request: &mut Option<Request<ReqBody>>) -> Result<Asked, Rejection> {
+    if let Some(asked) = rules.ask_whoever() {
+        return Ok(asked);
+    }
+    let (parts, body) = take(request).into_parts();
+    let asked = rules.ask(&parts);
+    *request = Some(Request::from_parts(parts, body));
+    asked
+}
+
+fn refuse<F, ReqBody>(rules: &Rules, rejection: &Rejection, request: &mut Option<Request<ReqBody>>) -> Step<F> {
+    let parts = take(request).into_parts().0;
+    Step::Refused { response: Some(rules.refuse(rejection, &parts)) }
+}
+
 fn run<S, ReqBody>(service: &mut S, mut request: Request<ReqBody>, held: Held) -> Step<S::Future>
 where
     S: Service<Request<ReqBody>>,
 {
-    let (parts, body) = request.into_parts();
-    let upgrades = asks_for_upgrade(&parts);
-    request = Request::from_parts(parts, body);
-    let held = if upgrades {
+    let held = if asks_for_upgrade(&request) {
         let (held, permit) = Holding::shared(held);
         request.extensions_mut().insert(permit);
         held

@@ -1,9 +1,13 @@
 //! Who goes through, and who waits in which order: the permits of a layer.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
+#[cfg(not(all(test, shuttle)))]
+use std::sync::{Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 
+#[cfg(all(test, shuttle))]
+use shuttle::sync::{Mutex, MutexGuard};
 use tower_quota_core::Key;
 
 /// Permits for requests of one lane, or of a lane for each key below a total.
@@ -22,7 +26,7 @@ struct State {
     next: u64,
     lanes: Lanes,
     /// The lanes whose first waiter waits for the total only: by what they have in flight, and by that waiter.
-    ready: BTreeMap<(usize, u64), Key>,
+    ready: BTreeMap<(usize, u64), Option<Key>>,
 }
 
 /// How much may be in flight.
@@ -79,12 +83,12 @@ impl Gate {
     }
 
     /// Goes through if there is room and nobody waits for it; else joins a queue of at most so many.
-    pub(super) fn enter(&self, key: &Key, weight: usize, most_queued: usize) -> Entry {
+    pub(super) fn enter(&self, key: Option<&Key>, weight: usize, most_queued: usize) -> Entry {
         self.lock().enter(key, weight, most_queued)
     }
 
     /// Whether a waiter has been let through.
-    pub(super) fn poll(&self, key: &Key, number: u64, context: &Context<'_>) -> Poll<()> {
+    pub(super) fn poll(&self, key: Option<&Key>, number: u64, context: &Context<'_>) -> Poll<()> {
         let mut state = self.lock();
         match state.lanes.get_mut(key).and_then(|lane| lane.queue.get_mut(&number)) {
             Some(Waiter { waker: Some(waker), .. }) => waker.clone_from(context.waker()),
@@ -95,7 +99,7 @@ impl Gate {
     }
 
     /// A waiter gives up, or gives back what it was let through with.
-    pub(super) fn leave_queue(&self, key: &Key, number: u64, weight: usize) {
+    pub(super) fn leave_queue(&self, key: Option<&Key>, number: u64, weight: usize) {
         self.change(|state| {
             let mut waited = false;
             state.change_lane(key, |lane| waited = lane.queue.remove(&number).is_some());
@@ -108,7 +112,13 @@ impl Gate {
     }
 
     /// A request that went through is over.
-    pub(super) fn give_back(&self, key: &Key, weight: usize) {
+    pub(super) fn give_back(&self, key: Option<&Key>, weight: usize) {
+        {
+            let mut state = self.lock();
+            if state.queued == 0 {
+                return state.give_back(key, weight);
+            }
+        }
         self.change(|state| state.give_back(key, weight));
     }
 
@@ -157,7 +167,7 @@ impl Gate {
 }
 
 impl State {
-    fn enter(&mut self, key: &Key, weight: usize, most_queued: usize) -> Entry {
+    fn enter(&mut self, key: Option<&Key>, weight: usize, most_queued: usize) -> Entry {
         let lane = self.lanes.get_mut(key);
         let (in_lane, is_first) = lane.map_or((0, true), |lane| (lane.in_flight, lane.queue.is_empty()));
         let has_room = fits(in_lane, weight, self.limits.lane) && fits(self.in_flight, weight, self.limits.total);
@@ -180,7 +190,7 @@ impl State {
         Entry::Queued(number)
     }
 
-    fn give_back(&mut self, key: &Key, weight: usize) {
+    fn give_back(&mut self, key: Option<&Key>, weight: usize) {
         self.in_flight -= weight;
         self.change_lane(key, |lane| lane.in_flight -= weight);
     }
@@ -189,14 +199,14 @@ impl State {
     fn let_through(&mut self, woken: &mut Vec<Waker>) {
         while let Some((&(_, number), key)) = self.ready.first_key_value() {
             let key = key.clone();
-            let waiter = self.lanes.get_mut(&key).and_then(|lane| lane.queue.get(&number));
+            let waiter = self.lanes.get_mut(key.as_ref()).and_then(|lane| lane.queue.get(&number));
             let Some(weight) = waiter.map(|waiter| waiter.weight) else { return };
             if !fits(self.in_flight, weight, self.limits.total) {
                 return;
             }
             self.in_flight += weight;
             self.queued -= 1;
-            self.change_lane(&key, |lane| {
+            self.change_lane(key.as_ref(), |lane| {
                 lane.in_flight += weight;
                 woken.extend(lane.queue.remove(&number).and_then(|waiter| waiter.waker));
             });
@@ -204,14 +214,14 @@ impl State {
     }
 
     /// Changes a lane, and its place among those that are ready; forgets it if nothing is left of it.
-    fn change_lane(&mut self, key: &Key, change: impl FnOnce(&mut Lane)) {
+    fn change_lane(&mut self, key: Option<&Key>, change: impl FnOnce(&mut Lane)) {
         let Some(lane) = self.lanes.get_mut(key) else { return };
         if let Some(place) = lane.place() {
             self.ready.remove(&place);
         }
         change(lane);
         if let Some(place) = lane.place().filter(|_| lane.is_ready(self.limits.lane)) {
-            self.ready.insert(place, key.clone());
+            self.ready.insert(place, key.cloned());
         }
         let is_over = lane.in_flight == 0 && lane.queue.is_empty();
         if is_over {
@@ -226,7 +236,7 @@ impl State {
         let ready = &mut self.ready;
         self.lanes.for_each(|key, lane| {
             if let Some(place) = lane.place().filter(|_| lane.is_ready(limit)) {
-                ready.insert(place, key.clone());
+                ready.insert(place, key.cloned());
             }
         });
     }
@@ -245,22 +255,22 @@ impl Lane {
 }
 
 impl Lanes {
-    fn get_mut(&mut self, key: &Key) -> Option<&mut Lane> {
+    fn get_mut(&mut self, key: Option<&Key>) -> Option<&mut Lane> {
         match self {
             Self::One(lane) => Some(lane),
-            Self::ByKey(lanes) => lanes.get_mut(key),
+            Self::ByKey(lanes) => lanes.get_mut(key?),
         }
     }
 
-    fn get_or_insert(&mut self, key: &Key) -> &mut Lane {
+    fn get_or_insert(&mut self, key: Option<&Key>) -> &mut Lane {
         match self {
             Self::One(lane) => lane,
-            Self::ByKey(lanes) => lanes.entry(key.clone()).or_default(),
+            Self::ByKey(lanes) => lanes.entry(key.cloned().unwrap_or_else(|| Key::new(b""))).or_default(),
         }
     }
 
-    fn forget(&mut self, key: &Key) {
-        if let Self::ByKey(lanes) = self {
+    fn forget(&mut self, key: Option<&Key>) {
+        if let (Self::ByKey(lanes), Some(key)) = (self, key) {
             lanes.remove(key);
             if lanes.capacity() > 64 && lanes.len() < lanes.capacity() / 8 {
                 lanes.shrink_to(lanes.len() * 2);
@@ -268,10 +278,10 @@ impl Lanes {
         }
     }
 
-    fn for_each(&self, mut look: impl FnMut(&Key, &Lane)) {
+    fn for_each(&self, mut look: impl FnMut(Option<&Key>, &Lane)) {
         match self {
-            Self::One(lane) => look(&Key::new(b""), lane),
-            Self::ByKey(lanes) => lanes.iter().for_each(|(key, lane)| look(key, lane)),
+            Self::One(lane) => look(None, lane),
+            Self::ByKey(lanes) => lanes.iter().for_each(|(key, lane)| look(Some(key), lane)),
         }
     }
 }

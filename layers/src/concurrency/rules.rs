@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use http::header::UPGRADE;
 use http::request::Parts;
-use http::{Method, Response};
+use http::{Method, Request, Response};
 use tower_quota_core::{Key, KeyRead};
 
 use super::gate::Gate;
@@ -32,11 +32,16 @@ pub(super) struct Rules {
 }
 
 impl Rules {
+    /// Asks for the place of a request whose head does not matter; `None` if it does.
+    pub(super) fn ask_whoever(&self) -> Option<Asked> {
+        (self.key.is_none() && self.weight.is_none()).then(|| self.ask_for(None, 1))
+    }
+
     /// Asks for the place of a request.
     pub(super) fn ask(&self, parts: &Parts) -> Result<Asked, Rejection> {
         // The application's functions run in here.
         let read = catch_unwind(AssertUnwindSafe(|| {
-            let key = self.key.as_ref().map_or(KeyRead::Found(Key::new(b"")), |key| key.read(parts));
+            let key = self.key.as_ref().map(|key| key.read(parts));
             (key, self.weight.as_ref().map_or(1, |weight| weight(parts)))
         }));
         let (key, weight) = read.map_err(|panic| {
@@ -44,13 +49,16 @@ impl Rules {
             Rejection::misconfigured()
         })?;
         match key {
-            KeyRead::Found(key) => {
-                let most_queued = if self.max_wait.is_zero() { 0 } else { self.max_queue };
-                Ok(Held::ask(&self.gate, key, weight, most_queued))
-            }
-            KeyRead::Missing => Err(Rejection::plain(Reason::KeyMissing)),
-            _ => Err(Rejection::plain(Reason::KeyMalformed)),
+            None => Ok(self.ask_for(None, weight)),
+            Some(KeyRead::Found(key)) => Ok(self.ask_for(Some(Box::new(key)), weight)),
+            Some(KeyRead::Missing) => Err(Rejection::plain(Reason::KeyMissing)),
+            Some(_) => Err(Rejection::plain(Reason::KeyMalformed)),
         }
+    }
+
+    fn ask_for(&self, key: Option<Box<Key>>, weight: usize) -> Asked {
+        let most_queued = if self.max_wait.is_zero() { 0 } else { self.max_queue };
+        Held::ask(&self.gate, key, weight, most_queued)
     }
 
     /// There is no place for a request, and none to wait in, or not for as long.
@@ -65,8 +73,8 @@ impl Rules {
 }
 
 /// Whether a request asks to go on as something else on its connection.
-pub(super) fn asks_for_upgrade(parts: &Parts) -> bool {
-    parts.method == Method::CONNECT || parts.headers.contains_key(UPGRADE)
+pub(super) fn asks_for_upgrade<B>(request: &Request<B>) -> bool {
+    *request.method() == Method::CONNECT || request.headers().contains_key(UPGRADE)
 }
 
 impl fmt::Debug for Rules {
