@@ -3,7 +3,7 @@
 use crate::algorithm::{Ending, Outcome};
 use crate::question::Demand;
 
-/// What a store is told when a call has ended that was charged on the counter of a [`Cooldown`](crate::Cooldown).
+/// What a store is told when a call has ended that was charged on the counter of a `Cooldown`.
 #[derive(Clone, Debug)]
 pub struct CallEnd<'a> {
     pub(crate) demand: Demand<'a>,

@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 
+#[cfg(feature = "waiting")]
 use crate::call_end::CallEnd;
 use crate::config_error::ConfigError;
 use crate::failure::OnStoreFailure;
@@ -15,7 +16,9 @@ use crate::name::Label;
 use crate::question::Question;
 use crate::store::{Answer, MemoryStore, Store, StoreError, StoreErrorKind};
 use crate::throttle::Throttle;
-use crate::verdict::{CountedBy, Verdict};
+#[cfg(feature = "waiting")]
+use crate::verdict::CountedBy;
+use crate::verdict::Verdict;
 
 /// What all axes of a group share.
 pub(crate) struct Ledger {
@@ -117,6 +120,7 @@ impl Ledger {
     }
 
     /// Takes down the end of a call that was counted by the store, or by this process's share.
+    #[cfg(feature = "waiting")]
     pub(crate) fn end(&self, end: &CallEnd<'_>, counted_by: CountedBy) -> Answer<()> {
         match (counted_by, &self.store) {
             (CountedBy::Store, Backend::Memory(memory)) => memory.end(end),

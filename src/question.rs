@@ -29,6 +29,7 @@ impl<'a> Question<'a> {
     }
 
     /// This question, asked for the call of this number.
+    #[cfg(feature = "waiting")]
     pub(crate) fn of_call(mut self, call: u64) -> Self {
         self.demands.iter_mut().for_each(|demand| demand.terms.call = call);
         self

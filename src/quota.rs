@@ -72,9 +72,9 @@ pub enum Algorithm {
     SlidingWindow,
     /// What is used of a capacity, refilled steadily.
     TokenBucket,
-    /// Attempts up to a limit, and then a rest ([`Cooldown`](crate::Cooldown)).
+    /// Attempts up to a limit, and then a rest (`Cooldown`).
     Attempts,
-    /// Failures within a while up to a limit, and then a lock ([`Cooldown`](crate::Cooldown)).
+    /// Failures within a while up to a limit, and then a lock (`Cooldown`).
     Failures,
 }
 

@@ -23,7 +23,7 @@ pub trait Store: Send + Sync + 'static {
     /// Forgets the counters that the question names, as if nothing had ever been charged on them.
     fn reset(&self, question: &Question<'_>) -> Answer<()>;
 
-    /// Takes down that a call has ended that was charged on a counter of a [`Cooldown`](crate::Cooldown). A store that
+    /// Takes down that a call has ended that was charged on a counter of a `Cooldown`. A store that
     /// knows no cooldowns says so, as this one does by default.
     fn end(&self, end: &CallEnd<'_>) -> Answer<()> {
         let _ = end;
