@@ -12,7 +12,8 @@
 //! | `ADDR` | where to listen | `127.0.0.1:3000` |
 //! | `ACCOUNT_PER_HOUR` | jobs an hour for one account, by the header `x-account` | 30 |
 //! | `CAPACITY_PER_HOUR` | jobs an hour for the whole service | 3000 |
-//! | `REDIS_URL` | where instances that share the limits count (with `--features redis`) | in this process |
+//! | `REDIS_URL` | where instances that share the limits count (with `--features redis`); several addresses with commas between them are nodes of a cluster (`redis-cluster`), or Sentinels (`redis-sentinel`) | in this process |
+//! | `REDIS_SENTINEL` | what the Sentinels call the primary | they are nodes of a cluster |
 //! | `ON_STORE_ERROR` | what happens while that does not answer: `open`, `closed`, or `local`, half of each limit | `open` |
 
 use std::env;
@@ -79,9 +80,27 @@ fn items() -> Result<Group, Box<dyn Error>> {
         return Ok(group.build(MemoryStore::new())?);
     }
     #[cfg(feature = "redis")]
-    return Ok(group.build(tower_quota::RedisStore::connect(&url).map_err(of_variable("REDIS_URL"))?)?);
+    return Ok(group.build(redis(&url)?)?);
     #[cfg(not(feature = "redis"))]
     return Err("REDIS_URL cannot be used: run this example with --features redis".into());
+}
+
+/// A Redis, a cluster of them, or one behind Sentinels.
+#[cfg(feature = "redis")]
+fn redis(url: &str) -> Result<tower_quota::RedisStore, Box<dyn Error>> {
+    use tower_quota::RedisStore;
+    let urls = || url.split(',').map(str::trim);
+    let primary: String = variable("REDIS_SENTINEL", String::new())?;
+    let builder = match (primary.is_empty(), urls().count()) {
+        (true, 1) => RedisStore::builder(url),
+        #[cfg(feature = "redis-cluster")]
+        (true, _) => RedisStore::cluster(urls()),
+        #[cfg(feature = "redis-sentinel")]
+        (false, _) => RedisStore::sentinel(urls(), &primary),
+        #[cfg(not(all(feature = "redis-cluster", feature = "redis-sentinel")))]
+        _ => return Err("REDIS_URL: a cluster needs --features redis-cluster, Sentinels redis-sentinel".into()),
+    };
+    Ok(builder.build().map_err(of_variable("REDIS_URL"))?)
 }
 
 /// Both axes, in the order in which they are judged.

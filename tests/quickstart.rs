@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use http::{Request, Response};
 use http_body_util::Full;
 
-use crate::support::{Example, Server};
+use crate::support::{Cluster, Example, Server, Watched};
 
 /// The wish-list service, running.
 fn start(environment: &[(&str, &str)]) -> Example {
@@ -149,6 +149,26 @@ async fn two_of_them_on_one_redis_are_one_service() {
     assert_eq!(post(&other, "/wishlists", "bob", 0).await, 503, "the other still allows bob more");
     let keys: Vec<String> = redis::cmd("KEYS").arg("*").query(&mut server.look()).unwrap();
     assert!(keys.len() == 3 && keys.iter().all(|key| !key.contains("alice") && !key.contains("bob")), "{keys:?}");
+}
+
+#[tokio::test]
+async fn a_cluster_and_a_primary_behind_sentinels_serve_as_well() {
+    let cluster = Cluster::start(std::path::Path::new("redis-server"), 3, 0);
+    let watched = Watched::start();
+    let (nodes, sentinels) = (cluster.urls().join(","), watched.urls().join(", "));
+    for environment in
+        [vec![("REDIS_URL", &*nodes)], vec![("REDIS_URL", &*sentinels), ("REDIS_SENTINEL", Watched::NAME)]]
+    {
+        let environment = [environment, vec![("ON_STORE_ERROR", "closed")]].concat();
+        let (one, other) = (start(&environment), start(&environment));
+        for account in ["alice", "{bob}", "}{"] {
+            let mut statuses = Vec::new();
+            for service in [&one, &other].repeat(16) {
+                statuses.push(post(service, "/wishlists", account, 0).await);
+            }
+            assert_eq!(statuses, [vec![202; 30], vec![429; 2]].concat(), "{account}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! The shared store, over real servers.
 
+mod cluster;
 mod conformance;
 mod deadline;
 mod outcome;

@@ -1,5 +1,6 @@
 //! What the tests share: a group on a fake clock, services to stand behind a layer, a log to read.
 
+mod cluster;
 mod example;
 mod log;
 mod probe;
@@ -17,6 +18,7 @@ use tower::{Service, ServiceExt, service_fn};
 use tower_quota::testing::FakeClock;
 use tower_quota::{ChargeError, Cost, Group, Key, MemoryStore, Meter, PerKeyAxis, Verdict};
 
+pub(crate) use self::cluster::{Cluster, Watched};
 pub(crate) use self::example::Example;
 pub(crate) use self::log::Log;
 pub(crate) use self::probe::Probe;

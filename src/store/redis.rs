@@ -3,13 +3,18 @@
 mod breaker;
 mod builder;
 mod client;
+#[cfg_attr(not(feature = "redis-cluster"), allow(dead_code, reason = "a cluster is a feature"))]
+mod cluster;
 mod connection;
 mod episodes;
 mod eviction;
 mod fault;
 mod names;
 mod pool;
+mod route;
 mod script;
+#[cfg(feature = "redis-sentinel")]
+mod sentinel;
 
 use std::fmt;
 use std::sync::Arc;
@@ -53,6 +58,26 @@ impl RedisStore {
         RedisStoreBuilder::to(url)
     }
 
+    /// A store in the Redis Cluster that these nodes belong to (feature `redis-cluster`): one that is there is enough to
+    /// find the others. Credentials and TLS are those of the first address.
+    ///
+    /// All axes of a group live in one slot, by the group's name, and different groups spread over the slots. What a node
+    /// says of a slot that has moved is followed within the deadline; a node that fails is waited for by the groups on it
+    /// alone.
+    #[cfg(feature = "redis-cluster")]
+    pub fn cluster<'u>(urls: impl IntoIterator<Item = &'u str>) -> RedisStoreBuilder {
+        RedisStoreBuilder::to_cluster(urls)
+    }
+
+    /// A store in the primary of this name, as these Sentinels tell it (feature `redis-sentinel`). They are asked anew
+    /// for each connection, so that a promoted replica is followed; the deadline covers that.
+    ///
+    /// Credentials, the database and TLS are those of the first address, for Sentinels and primary alike.
+    #[cfg(feature = "redis-sentinel")]
+    pub fn sentinel<'u>(urls: impl IntoIterator<Item = &'u str>, name: &str) -> RedisStoreBuilder {
+        RedisStoreBuilder::to_sentinels(urls, name)
+    }
+
     /// A store over a connection that the application made and looks after, such as a `ConnectionManager`: it is cloned
     /// for each decision, and never made anew. It must not send a command again by itself.
     pub fn over<C>(connection: C) -> RedisStoreBuilder
@@ -83,7 +108,8 @@ impl Store for RedisStore {
             return Answer::Ready(Ok(Verdict::from_reports([])));
         }
         let client = &self.client;
-        let admission = match client.admit() {
+        let slot = client.route.slot_of(demands[0].terms.group());
+        let admission = match client.admit(slot) {
             Ok(admission) => admission,
             Err(blocked) => return Answer::Ready(Err(blocked)),
         };
@@ -100,11 +126,11 @@ impl Store for RedisStore {
         Answer::Pending(Box::pin(async move {
             let count = asked.len();
             let read = move |reply: &redis::Value| script::read(reply, serial, count);
-            let decided = Arc::clone(&client).decide(call, has_request_id, admission, read).await;
+            let decided = Arc::clone(&client).decide(slot, call, has_request_id, admission, read).await;
             let found = decided.map_err(|error| named(error, &asked))?;
             for (asked, found) in asked.iter().zip(&found) {
                 if let Some((watermark, counter)) = &asked.watched {
-                    episodes.look(&client, counter, watermark, asked.terms, *found);
+                    episodes.look(&client, slot, counter, watermark, asked.terms, *found);
                 }
             }
             let report = |(asked, found): (&Asked, &Found)| found.report(&asked.terms);
@@ -118,13 +144,15 @@ impl Store for RedisStore {
             delete.arg(self.client.names.counter(demand));
         }
         let client = Arc::clone(&self.client);
-        Answer::Pending(Box::pin(async move { client.send(delete).await.map(drop) }))
+        let slot = client.route.slot_of(question.demands().first().map_or("", |demand| demand.terms.group()));
+        Answer::Pending(Box::pin(async move { client.send(slot, delete).await.map(drop) }))
     }
 
     fn end(&self, end: &CallEnd<'_>) -> Answer<()> {
         let call = script::end(end, self.client.names.counter(&end.demand), self.client.now());
         let client = Arc::clone(&self.client);
-        Answer::Pending(Box::pin(async move { client.call(&END, Arc::new(call)).await.map(drop) }))
+        let slot = client.route.slot_of(end.demand.terms.group());
+        Answer::Pending(Box::pin(async move { client.call(slot, &END, Arc::new(call)).await.map(drop) }))
     }
 
     #[cfg(feature = "waiting")]

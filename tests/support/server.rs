@@ -14,6 +14,8 @@ pub(crate) struct Server {
     folder: PathBuf,
     program: PathBuf,
     options: Vec<String>,
+    /// The folder of a configuration that it writes.
+    config: Option<PathBuf>,
 }
 
 impl Server {
@@ -28,11 +30,16 @@ impl Server {
 
     /// One of the others, by the name of its folder: `tests/run` puts them there.
     pub(crate) fn other(name: &str) -> Self {
+        Self::of(&Self::program_of(name), &[])
+    }
+
+    /// The program of one of the others.
+    pub(crate) fn program_of(name: &str) -> PathBuf {
         let tests = std::env::current_exe().unwrap();
         let target = tests.ancestors().nth(3).unwrap();
         let program = target.join("servers").join(name);
         assert!(program.exists(), "{} is missing: `tests/run` fetches it", program.display());
-        Self::of(&program, &[])
+        program
     }
 
     pub(crate) fn of(program: &Path, options: &[&str]) -> Self {
@@ -41,10 +48,32 @@ impl Server {
         for _ in 0..5 {
             let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
             if let Some((process, folder)) = launch(program, port, &options) {
-                return Self { process, port, folder, program: program.into(), options };
+                return Self { process, port, folder, program: program.into(), options, config: None };
             }
         }
         panic!("{} does not start", program.display());
+    }
+
+    /// A Sentinel that watches the primary of this name.
+    pub(crate) fn sentinel(name: &str, primary: u16) -> Self {
+        let folder =
+            std::env::temp_dir().join(format!("tower-quota-sentinel-{}-{}", std::process::id(), next_number()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let watch = format!(
+            "bind 127.0.0.1\nsentinel monitor {name} 127.0.0.1 {primary} 2\nsentinel down-after-milliseconds {name} 500\n\
+             sentinel failover-timeout {name} 3000\n"
+        );
+        let config = folder.join("sentinel.conf");
+        std::fs::write(&config, watch).unwrap();
+        let config = config.to_str().unwrap().to_owned();
+        let mut sentinel = Self::of(Path::new("redis-server"), &[&config, "--sentinel"]);
+        sentinel.config = Some(folder);
+        sentinel
+    }
+
+    /// Whether it has not been stopped.
+    pub(crate) fn runs(&self) -> bool {
+        TcpStream::connect(("127.0.0.1", self.port)).is_ok()
     }
 
     pub(crate) fn url(&self) -> String {
@@ -101,18 +130,27 @@ impl Drop for Server {
         // It may hang, or be gone.
         self.signal("-CONT");
         self.stop();
-        let _ = std::fs::remove_dir_all(&self.folder);
+        for folder in [Some(&self.folder), self.config.as_ref()].into_iter().flatten() {
+            let _ = std::fs::remove_dir_all(folder);
+        }
     }
 }
 
-fn launch(program: &Path, port: u16, options: &[String]) -> Option<(Child, PathBuf)> {
+fn next_number() -> u32 {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
-    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    let folder = std::env::temp_dir().join(format!("tower-quota-{}-{number}", std::process::id()));
+    NUMBER.fetch_add(1, Ordering::Relaxed)
+}
+
+fn launch(program: &Path, port: u16, options: &[String]) -> Option<(Child, PathBuf)> {
+    let folder = std::env::temp_dir().join(format!("tower-quota-{}-{}", std::process::id(), next_number()));
     std::fs::create_dir_all(&folder).unwrap();
     let mut command = Command::new(program);
-    command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]);
-    command.arg("--dir").arg(&folder).args(options).stdout(Stdio::null()).stderr(Stdio::null());
+    command.args(options).args(["--port", &port.to_string()]);
+    // A Sentinel has a configuration that it writes by itself, and nothing else on disk.
+    if !options.iter().any(|option| option == "--sentinel") {
+        command.args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]).arg("--dir").arg(&folder);
+    }
+    command.stdout(Stdio::null()).stderr(Stdio::null());
     let mut process = command.spawn().unwrap_or_else(|error| {
         panic!(
             "{} cannot be started ({error}): install the package redis-server, or use `tests/run`",

@@ -1,11 +1,31 @@
 //! Keeps decisions from waiting for a server that does not answer.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
+
 /// Time between the starts of two probes, at least.
 const PROBE_EVERY: Duration = Duration::from_secs(1);
+
+/// One for each slot that decisions are made in, since one node of a cluster may fail while the others work.
+pub(super) struct Breakers {
+    most_failures: u32,
+    by_slot: Mutex<HashMap<u16, Arc<Breaker>>>,
+}
+
+impl Breakers {
+    pub(super) fn new(most_failures: u32) -> Self {
+        Self { most_failures, by_slot: Mutex::default() }
+    }
+
+    pub(super) fn of(&self, slot: u16) -> Arc<Breaker> {
+        let mut by_slot = self.by_slot.lock();
+        Arc::clone(by_slot.entry(slot).or_insert_with(|| Arc::new(Breaker::new(self.most_failures))))
+    }
+}
 
 /// Opens after so many failures in a row. While it is open one decision at a time goes through, as a probe; the first
 /// that succeeds closes it.

@@ -9,19 +9,24 @@ use std::time::Duration;
 use redis::aio::ConnectionLike;
 
 use super::RedisStore;
-use super::breaker::Breaker;
+use super::breaker::Breakers;
 use super::client::Client;
+#[cfg(feature = "redis-cluster")]
+use super::cluster::Cluster;
 use super::connection::{Connector, Given, Single};
 use super::episodes::Episodes;
 use super::names::{Callers, Names};
 use super::pool::Pool;
+use super::route::Route;
+#[cfg(feature = "redis-sentinel")]
+use super::sentinel::Sentinels;
 use crate::clock::Clock;
 use crate::config_error::ConfigError;
 
 /// Sets up a [`RedisStore`]. Made by [`RedisStore::builder`] and [`RedisStore::over`].
 #[must_use = "a store exists once it is built"]
 pub struct RedisStoreBuilder {
-    connector: Result<Arc<dyn Connector>, ConfigError>,
+    servers: Result<Servers, ConfigError>,
     connections: usize,
     deadline: Duration,
     break_after: u32,
@@ -32,21 +37,46 @@ pub struct RedisStoreBuilder {
     clock: Option<Box<dyn Clock>>,
 }
 
+/// Where the counters are.
+enum Servers {
+    One(Arc<dyn Connector>),
+    #[cfg(feature = "redis-cluster")]
+    Cluster(Vec<Single>),
+}
+
 impl RedisStoreBuilder {
     pub(super) fn to(url: &str) -> Self {
-        Self::with(Single::new(url).map(|single| Arc::new(single) as Arc<dyn Connector>))
+        Self::with(Single::new(url).map(|single| Servers::One(Arc::new(single))))
+    }
+
+    #[cfg(feature = "redis-cluster")]
+    pub(super) fn to_cluster<'u>(urls: impl IntoIterator<Item = &'u str>) -> Self {
+        Self::with(urls.into_iter().map(Single::new).collect::<Result<_, _>>().map(Servers::Cluster))
+    }
+
+    #[cfg(feature = "redis-sentinel")]
+    pub(super) fn to_sentinels<'u>(urls: impl IntoIterator<Item = &'u str>, name: &str) -> Self {
+        let servers = || {
+            let urls: Vec<&str> = urls.into_iter().collect();
+            let first =
+                urls.first().ok_or_else(|| ConfigError::new("redis.urls", "are none: name at least one Sentinel"))?;
+            let primary = Single::new(first)?;
+            let sentinels = urls.iter().map(|url| Single::of_sentinel(url)).collect::<Result<_, _>>()?;
+            Ok(Servers::One(Arc::new(Sentinels::new(sentinels, name, primary))))
+        };
+        Self::with(servers())
     }
 
     pub(super) fn over<C>(connection: C) -> Self
     where
         C: ConnectionLike + Clone + Send + Sync + 'static,
     {
-        Self::with(Ok(Arc::new(Given(connection))))
+        Self::with(Ok(Servers::One(Arc::new(Given(connection)))))
     }
 
-    fn with(connector: Result<Arc<dyn Connector>, ConfigError>) -> Self {
+    fn with(servers: Result<Servers, ConfigError>) -> Self {
         Self {
-            connector,
+            servers,
             connections: 1,
             deadline: Duration::from_millis(50),
             break_after: 20,
@@ -120,12 +150,11 @@ impl RedisStoreBuilder {
     ///
     /// # Errors
     ///
-    /// `redis.url`, `redis.deadline` of 0, `redis.connections` of 0, `redis.break_after` of 0,
+    /// `redis.url` or `redis.urls`, `redis.deadline` of 0, `redis.connections` of 0, `redis.break_after` of 0,
     /// `redis.remember_requests`, `redis.prefix.name`, an empty `redis.secret`.
     pub fn build(self) -> Result<RedisStore, ConfigError> {
-        let Self { connector, connections, deadline, break_after, requests_kept, prefix, secret, callers, clock } =
-            self;
-        let connector = connector?;
+        let Self { servers, connections, deadline, break_after, requests_kept, prefix, secret, callers, clock } = self;
+        let servers = servers?;
         let not_0 = |field: &str, is_0: bool, cure: &str| {
             if is_0 { Err(ConfigError::new(format!("redis.{field}"), format!("is 0: use {cure}"))) } else { Ok(()) }
         };
@@ -139,8 +168,12 @@ impl RedisStoreBuilder {
         let random = || RandomState::new().build_hasher().finish();
         let client = Client {
             names: Names::new(&prefix, secret.as_deref(), callers)?,
-            pool: Pool::new(connector, connections),
-            breaker: Breaker::new(break_after),
+            route: match servers {
+                Servers::One(connector) => Route::One(Pool::new(connector, connections)),
+                #[cfg(feature = "redis-cluster")]
+                Servers::Cluster(seeds) => Route::Cluster(Cluster::new(seeds, connections)?),
+            },
+            breakers: Breakers::new(break_after),
             instance: random(),
             clock,
             deadline,
@@ -153,10 +186,9 @@ impl RedisStoreBuilder {
 
 impl fmt::Debug for RedisStoreBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { connector, connections, deadline, break_after, requests_kept, prefix, secret, callers, clock } =
-            self;
+        let Self { servers, connections, deadline, break_after, requests_kept, prefix, secret, callers, clock } = self;
         f.debug_struct("RedisStoreBuilder")
-            .field("connector", &connector.as_ref().map(drop))
+            .field("servers", &servers.as_ref().map(drop))
             .field("connections", connections)
             .field("deadline", deadline)
             .field("break_after", break_after)

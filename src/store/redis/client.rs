@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 use redis::{Cmd, Value};
 use tokio::time::timeout;
 
-use super::breaker::{Admission, Breaker};
+use super::breaker::{Admission, Breakers};
 use super::fault::{Fault, Then};
 use super::names::Names;
 use super::pool::{Lane, Pool, runtime};
+use super::route::{Detour, Route};
 use super::script::{DECIDE, Script};
 use crate::clock::Clock;
 use crate::store::contract::{StoreError, StoreErrorKind};
@@ -21,8 +22,8 @@ const PROBE_WITHIN: Duration = Duration::from_secs(1);
 /// What all decisions of a store share.
 pub(super) struct Client {
     pub(super) names: Names,
-    pub(super) pool: Pool,
-    pub(super) breaker: Breaker,
+    pub(super) route: Route,
+    pub(super) breakers: Breakers,
     /// Tells this instance from all others.
     pub(super) instance: u64,
     pub(super) clock: Option<Box<dyn Clock>>,
@@ -33,8 +34,8 @@ pub(super) struct Client {
 
 impl Client {
     /// Lets a decision through, or not.
-    pub(super) fn admit(&self) -> Result<Admission, StoreError> {
-        match self.breaker.admit() {
+    pub(super) fn admit(&self, slot: u16) -> Result<Admission, StoreError> {
+        match self.breakers.of(slot).admit() {
             Admission::Blocked => {
                 Err(StoreError::new(StoreErrorKind::Unavailable).because("it has not answered for a while"))
             }
@@ -45,6 +46,7 @@ impl Client {
     /// What `read` makes of the reply to a decision; `None` from it is a reply that is not ours.
     pub(super) async fn decide<T: Send + 'static>(
         self: Arc<Self>,
+        slot: u16,
         call: Cmd,
         has_request_id: bool,
         admission: Admission,
@@ -52,11 +54,11 @@ impl Client {
     ) -> Result<T, StoreError> {
         let deadline = self.deadline;
         let Admission::Probe(probe) = admission else {
-            return self.decide_within(deadline, call, has_request_id, read).await;
+            return self.decide_within(slot, deadline, call, has_request_id, read).await;
         };
         // A probe goes on when its caller has gone.
         let probing = runtime()?.spawn(async move {
-            let decided = self.decide_within(PROBE_WITHIN, call, has_request_id, read).await;
+            let decided = self.decide_within(slot, PROBE_WITHIN, call, has_request_id, read).await;
             drop(probe);
             decided
         });
@@ -68,52 +70,52 @@ impl Client {
 
     async fn decide_within<T>(
         &self,
+        slot: u16,
         time: Duration,
         call: Cmd,
         has_request_id: bool,
         read: impl FnOnce(&Value) -> Option<T>,
     ) -> Result<T, StoreError> {
         let call = Arc::new(call);
-        let asked = self.ask(&DECIDE, &call, time, has_request_id).await;
+        let asked = self.ask(slot, &DECIDE, &call, time, has_request_id).await;
         let decided = asked.and_then(|(lane, reply)| {
             read(&reply).ok_or_else(|| {
-                self.pool.give_up(&lane);
+                self.route.give_up(&lane);
                 Fault::not_ours()
             })
         });
         match decided {
             Ok(decided) => {
-                self.breaker.succeeded();
+                self.breakers.of(slot).succeeded();
                 Ok(decided)
             }
             Err(fault) => {
-                self.note(&fault);
+                self.note(slot, &fault);
                 Err(fault.into())
             }
         }
     }
 
     /// One command that is no decision, within the deadline.
-    pub(super) async fn call(&self, script: &Script, call: Arc<Cmd>) -> Result<Value, StoreError> {
-        let (_, reply) = self.ask(script, &call, self.deadline, false).await?;
+    pub(super) async fn call(&self, slot: u16, script: &Script, call: Arc<Cmd>) -> Result<Value, StoreError> {
+        let (_, reply) = self.ask(slot, script, &call, self.deadline, false).await?;
         Ok(reply)
     }
 
-    /// Sends a plain command, within the deadline.
-    pub(super) async fn send(&self, command: Cmd) -> Result<Value, StoreError> {
-        let sent = async {
-            let lane = self.pool.lane().await?;
-            lane.connection.send(Arc::new(command)).await.map_err(|error| Fault::of_command(&error))
-        };
-        Ok(within(self.deadline, sent).await?)
+    /// Sends a plain command, whose second sending does no harm, within the deadline.
+    pub(super) async fn send(&self, slot: u16, command: Cmd) -> Result<Value, StoreError> {
+        let (_, reply) =
+            self.within(slot, self.deadline, self.deadline, true, &Call::Plain(&Arc::new(command))).await?;
+        Ok(reply)
     }
 
-    fn note(&self, fault: &Fault) {
+    fn note(&self, slot: u16, fault: &Fault) {
+        let breaker = self.breakers.of(slot);
         if !fault.is_the_servers() {
-            self.breaker.succeeded();
-        } else if self.breaker.failed() {
+            breaker.succeeded();
+        } else if breaker.failed() {
             // Whatever they wait for, a probe does not.
-            self.pool.give_up_all();
+            self.route.give_up_all(slot);
         }
     }
 
@@ -121,29 +123,67 @@ impl Client {
     /// effect twice; one that has a request id waits for half of the time before that.
     async fn ask(
         &self,
+        slot: u16,
         script: &Script,
         call: &Arc<Cmd>,
         time: Duration,
         has_request_id: bool,
     ) -> Result<(Arc<Lane>, Value), Fault> {
-        let started = Instant::now();
         let first = if has_request_id { time / 2 } else { time };
-        match self.try_once(script, call, first).await {
-            Err(fault) if fault.may_repeat(has_request_id) => {
-                self.try_once(script, call, time.saturating_sub(started.elapsed())).await
+        self.within(slot, time, first, has_request_id, &Call::Script(script, call)).await
+    }
+
+    /// Sends a call, and once more if that does no harm; in a cluster, as often as it is told that it was not executed.
+    async fn within(
+        &self,
+        slot: u16,
+        time: Duration,
+        first: Duration,
+        may_repeat: bool,
+        call: &Call<'_>,
+    ) -> Result<(Arc<Lane>, Value), Fault> {
+        let started = Instant::now();
+        let left = |of: Duration| of.saturating_sub(started.elapsed());
+        let (mut patience, mut has_repeated, mut node) = (first, false, None);
+        loop {
+            let fault = match self.try_once(slot, node.take(), call, left(patience)).await {
+                Err(fault) => fault,
+                answered => return answered,
+            };
+            // What comes of it is known only from the next sending.
+            let detour = within(left(time), async { Ok(self.route.detour(slot, &fault).await) }).await;
+            match detour {
+                Ok(Detour::Again) => {}
+                Ok(Detour::Ask(pool)) => node = Some(pool),
+                _ if fault.may_repeat(may_repeat) && !std::mem::replace(&mut has_repeated, true) => {}
+                _ => return Err(fault.told_of_cluster()),
             }
-            asked => asked,
+            if left(time).is_zero() {
+                return Err(fault);
+            }
+            patience = time;
         }
     }
 
-    async fn try_once(&self, script: &Script, call: &Arc<Cmd>, time: Duration) -> Result<(Arc<Lane>, Value), Fault> {
+    /// Sends a call to the node that has the slot, or to another that has it for this call.
+    async fn try_once(
+        &self,
+        slot: u16,
+        node: Option<Arc<Pool>>,
+        call: &Call<'_>,
+        time: Duration,
+    ) -> Result<(Arc<Lane>, Value), Fault> {
         let started = Instant::now();
-        let lane = within(time, self.pool.lane()).await?;
-        match within(time.saturating_sub(started.elapsed()), run(&lane, script, call)).await {
+        let is_asking = node.is_some();
+        let lane = match node {
+            Some(pool) => within(time, pool.lane()).await?,
+            None => within(time, self.route.lane(slot)).await?,
+        };
+        match within(time.saturating_sub(started.elapsed()), call.run(&lane, is_asking)).await {
             Ok(reply) => Ok((lane, reply)),
             Err(fault) => {
                 if fault.rule.then == Then::Reconnect {
-                    self.pool.give_up(&lane);
+                    self.route.give_up(&lane);
                 }
                 Err(fault)
             }
@@ -172,27 +212,44 @@ async fn within<T>(time: Duration, attempt: impl Future<Output = Result<T, Fault
     timeout(time, attempt).await.unwrap_or_else(|_| Err(Fault::timed_out()))
 }
 
+/// What is sent.
+enum Call<'c> {
+    Script(&'c Script, &'c Arc<Cmd>),
+    Plain(&'c Arc<Cmd>),
+}
+
+impl Call<'_> {
+    async fn run(&self, lane: &Lane, is_asking: bool) -> Result<Value, Fault> {
+        match self {
+            Self::Script(script, call) => run(lane, script, call, is_asking).await,
+            Self::Plain(command) => send(lane, Arc::clone(command), is_asking).await,
+        }
+    }
+}
+
 /// Runs a script that the server may not know yet: whoever finds it missing sends it whole, one at a time, so that many
 /// who find it missing together send it once.
-async fn run(lane: &Lane, script: &Script, call: &Arc<Cmd>) -> Result<Value, Fault> {
+async fn run(lane: &Lane, script: &Script, call: &Arc<Cmd>, is_asking: bool) -> Result<Value, Fault> {
     /// A server that forgets it again and again is sent it whole by everybody.
     const TRIES: usize = 3;
     for _ in 0..TRIES {
         let loads = lane.loads.load(Ordering::Acquire);
-        match send(lane, Arc::clone(call)).await {
+        match send(lane, Arc::clone(call), is_asking).await {
             Err(fault) if fault.rule.then == Then::SendScript => {}
             answered => return answered,
         }
         let _loading = lane.loading.lock().await;
         if lane.loads.load(Ordering::Acquire) == loads {
-            let answered = send(lane, Arc::new(script.whole(call))).await;
+            let answered = send(lane, Arc::new(script.whole(call)), is_asking).await;
             lane.loads.fetch_add(1, Ordering::Release);
             return answered;
         }
     }
-    send(lane, Arc::new(script.whole(call))).await
+    send(lane, Arc::new(script.whole(call)), is_asking).await
 }
 
-async fn send(lane: &Lane, call: Arc<Cmd>) -> Result<Value, Fault> {
-    lane.connection.send(call).await.map_err(|error| Fault::of_command(&error))
+async fn send(lane: &Lane, call: Arc<Cmd>, is_asking: bool) -> Result<Value, Fault> {
+    let connection = &lane.connection;
+    let sent = if is_asking { connection.send_asking(call) } else { connection.send(call) };
+    sent.await.map_err(|error| Fault::of_command(&error))
 }

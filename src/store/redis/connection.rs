@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use redis::ConnectionAddr;
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::io::tcp::{TcpSettings, socket2};
 use redis::{
@@ -18,6 +19,12 @@ use crate::config_error::ConfigError;
 /// One way to a server, used by many decisions at once.
 pub(super) trait Connection: Send + Sync {
     fn send(&self, command: Arc<Cmd>) -> BoxFuture<'static, RedisResult<Value>>;
+
+    /// Sends a command to a node that does not own its slot yet (`ASKING`).
+    fn send_asking(&self, command: Arc<Cmd>) -> BoxFuture<'static, RedisResult<Value>>;
+
+    /// The host it leads to.
+    fn host(&self) -> &str;
 
     /// False once it is known that nothing sent on it would arrive.
     fn is_open(&self) -> bool;
@@ -56,6 +63,44 @@ impl Single {
     }
 }
 
+/// What a cluster and Sentinels need of the kind of server.
+#[cfg_attr(
+    not(all(feature = "redis-cluster", feature = "redis-sentinel")),
+    allow(dead_code, reason = "clusters and Sentinels are features")
+)]
+impl Single {
+    /// The same kind of server, with the same credentials, at another address: `host:port`.
+    pub(super) fn at(&self, address: &str) -> Self {
+        let info = self.client.get_connection_info();
+        // A host may be an IPv6 address, with colons of its own.
+        let (host, port) = address.rsplit_once(':').unwrap_or((address, "6379"));
+        let (host, port) = (host.trim_matches(['[', ']']).to_owned(), port.parse().unwrap_or(6_379));
+        let addr = match info.addr() {
+            ConnectionAddr::TcpTls { insecure, tls_params, .. } => {
+                ConnectionAddr::TcpTls { host, port, insecure: *insecure, tls_params: tls_params.clone() }
+            }
+            _ => ConnectionAddr::Tcp(host, port),
+        };
+        let client = Client::open(info.clone().set_addr(addr)).unwrap_or_else(|_| self.client.clone());
+        Self { client, looked_at: Arc::clone(&self.looked_at) }
+    }
+
+    /// A Sentinel at this address, which has no databases.
+    pub(super) fn of_sentinel(url: &str) -> Result<Self, ConfigError> {
+        let single = Self::new(url)?;
+        let info = single.client.get_connection_info().clone();
+        let settings = info.redis_settings().clone().set_db(0);
+        let client = Client::open(info.set_redis_settings(settings)).unwrap_or(single.client);
+        // Whether it evicts does not matter.
+        Ok(Self { client, looked_at: Arc::new(AtomicBool::new(true)) })
+    }
+
+    /// The address, as `host:port`.
+    pub(super) fn address(&self) -> String {
+        self.client.get_connection_info().addr().to_string()
+    }
+}
+
 /// A connection whose host has vanished is noticed within seconds, in use and idle.
 fn tcp_settings() -> TcpSettings {
     let keepalive =
@@ -83,7 +128,11 @@ impl Connector for Single {
             if !looked_at.swap(true, Ordering::Relaxed) {
                 tokio::spawn(warn_of_eviction(connection.clone()));
             }
-            Ok(Arc::new(Multiplexed { connection, open }) as Arc<dyn Connection>)
+            let host = match client.get_connection_info().addr() {
+                ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. } => host.clone(),
+                _ => String::new(),
+            };
+            Ok(Arc::new(Multiplexed { connection, open, host }) as Arc<dyn Connection>)
         })
     }
 }
@@ -91,6 +140,7 @@ impl Connector for Single {
 struct Multiplexed {
     connection: MultiplexedConnection,
     open: Arc<AtomicBool>,
+    host: String,
 }
 
 /// Takes down that a connection has ended.
@@ -108,6 +158,14 @@ impl redis::aio::AsyncPushSender for Ending {
 impl Connection for Multiplexed {
     fn send(&self, command: Arc<Cmd>) -> BoxFuture<'static, RedisResult<Value>> {
         send_on(self.connection.clone(), command)
+    }
+
+    fn send_asking(&self, command: Arc<Cmd>) -> BoxFuture<'static, RedisResult<Value>> {
+        send_asking_on(self.connection.clone(), command)
+    }
+
+    fn host(&self) -> &str {
+        &self.host
     }
 
     fn is_open(&self) -> bool {
@@ -136,6 +194,14 @@ where
         send_on(self.0.clone(), command)
     }
 
+    fn send_asking(&self, command: Arc<Cmd>) -> BoxFuture<'static, RedisResult<Value>> {
+        send_asking_on(self.0.clone(), command)
+    }
+
+    fn host(&self) -> &'static str {
+        ""
+    }
+
     fn is_open(&self) -> bool {
         true
     }
@@ -146,6 +212,19 @@ where
     C: ConnectionLike + Send + 'static,
 {
     Box::pin(async move { connection.req_packed_command(&command).await.and_then(as_answer) })
+}
+
+/// Both commands in one go, so that no other comes between them.
+fn send_asking_on<C>(mut connection: C, command: Arc<Cmd>) -> BoxFuture<'static, RedisResult<Value>>
+where
+    C: ConnectionLike + Send + 'static,
+{
+    Box::pin(async move {
+        let mut both = redis::pipe();
+        both.cmd("ASKING").add_command((*command).clone());
+        let replies = connection.req_packed_commands(&both, 1, 1).await?;
+        replies.into_iter().next().map_or(Ok(Value::Nil), as_answer)
+    })
 }
 
 /// An error that the server answered with is an error here.

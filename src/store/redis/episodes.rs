@@ -18,6 +18,7 @@ pub(super) struct Episodes(Mutex<HashMap<String, u64>>);
 
 /// A mark that this instance sees for the first time.
 struct News {
+    slot: u16,
     counter: String,
     watermark: Watermark,
     terms: Terms,
@@ -32,6 +33,7 @@ impl Episodes {
     pub(super) fn look(
         self: &Arc<Self>,
         client: &Arc<Client>,
+        slot: u16,
         counter: &str,
         watermark: &Watermark,
         terms: Terms,
@@ -50,7 +52,7 @@ impl Episodes {
         };
         // A decision is awaited on a runtime.
         let Ok(runtime) = runtime() else { return };
-        let news = News { counter: counter.to_owned(), watermark: watermark.clone(), terms, found, before };
+        let news = News { slot, counter: counter.to_owned(), watermark: watermark.clone(), terms, found, before };
         let (client, episodes) = (Arc::clone(client), Arc::clone(self));
         runtime.spawn(async move {
             if news.claim_and_tell(&client).await.is_none() {
@@ -88,7 +90,7 @@ impl News {
 
     async fn claim(&self, client: &Arc<Client>, mark: u64) -> Option<bool> {
         let call = Arc::new(script::claim(&self.counter, mark, client.instance));
-        let reply = client.call(&CLAIM, call).await.ok()?;
+        let reply = client.call(self.slot, &CLAIM, call).await.ok()?;
         Some(reply == Value::Int(1))
     }
 

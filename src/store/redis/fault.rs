@@ -38,6 +38,10 @@ pub(super) enum Then {
     SendScript,
     /// The connection is given up, and the decision sent once more if that cannot charge it twice.
     Reconnect,
+    /// In a cluster, it is sent to the node that is named; else the failure policy decides.
+    Redirect,
+    /// In a cluster, it is sent again once that may have changed; else the failure policy decides.
+    LookAgain,
     /// The group's failure policy decides.
     Policy,
 }
@@ -55,15 +59,15 @@ static RULES: &[Rule] = rules! {
     "OOM"          No      Policy      StoreFull
     "CORRUPT"      No      Policy      Corrupt
     "WRONGTYPE"    No      Policy      Corrupt
-    "LOADING"      No      Policy      Unavailable
+    "LOADING"      No      LookAgain   Unavailable
     "BUSY"         No      Policy      Unavailable
-    "MASTERDOWN"   No      Policy      Unavailable
-    "CLUSTERDOWN"  No      Policy      Unavailable
-    "TRYAGAIN"     No      Policy      Unavailable
+    "MASTERDOWN"   No      LookAgain   Unavailable
+    "CLUSTERDOWN"  No      LookAgain   Unavailable
+    "TRYAGAIN"     No      LookAgain   Unavailable
     "MISCONF"      No      Policy      Unavailable
     "NOREPLICAS"   No      Policy      Unavailable
-    "MOVED"        No      Policy      Misconfigured
-    "ASK"          No      Policy      Misconfigured
+    "MOVED"        No      Redirect    Misconfigured
+    "ASK"          No      Redirect    Misconfigured
     "CROSSSLOT"    No      Policy      Misconfigured
     "NOAUTH"       No      Reconnect   Misconfigured
     "WRONGPASS"    No      Policy      Misconfigured
@@ -73,7 +77,7 @@ static RULES: &[Rule] = rules! {
 /// Any other error reply.
 static REFUSED: Rule = rule("error", Executed::Unknown, Then::Policy, StoreErrorKind::Misconfigured);
 /// No connection could be made.
-static UNREACHABLE: Rule = rule("unreachable", Executed::No, Then::Policy, StoreErrorKind::Unavailable);
+static UNREACHABLE: Rule = rule("unreachable", Executed::No, Then::LookAgain, StoreErrorKind::Unavailable);
 /// Credentials that the server does not take, or a setting that the client does not.
 static NOT_LET_IN: Rule = rule("not let in", Executed::No, Then::Policy, StoreErrorKind::Misconfigured);
 /// The connection ended before the reply.
@@ -114,6 +118,17 @@ impl Fault {
         Self::new(&NOT_LET_IN, "connecting panicked: with TLS, install a rustls crypto provider before")
     }
 
+    /// What a server that is part of a cluster says to a client that does not know.
+    pub(super) fn told_of_cluster(self) -> Self {
+        match self.rule.then {
+            Then::Redirect => Self {
+                reason: format!("{}: it is part of a cluster: use RedisStore::cluster", self.reason).into(),
+                ..self
+            },
+            _ => self,
+        }
+    }
+
     /// The command failed.
     pub(super) fn of_command(error: &RedisError) -> Self {
         let is_reply = matches!(error.kind(), ErrorKind::Server(_) | ErrorKind::Extension);
@@ -130,6 +145,19 @@ impl Fault {
 
     pub(super) fn not_ours() -> Self {
         Self::new(&NOT_OURS, "the answer was to another question")
+    }
+
+    /// The node that a redirection names, as `host:port`.
+    pub(super) fn node(&self) -> Option<String> {
+        let mut words = self.reason.split_ascii_whitespace().skip_while(|word| *word != self.rule.code);
+        let address = words.nth(2)?;
+        // Without a host, it is at the same one: not known here, and looked up instead.
+        (address.contains(':') && !address.starts_with(':')).then(|| address.to_owned())
+    }
+
+    /// Whether a redirection is for this call alone.
+    pub(super) fn is_for_one_call(&self) -> bool {
+        self.rule.code == "ASK"
     }
 
     /// Whether it may be sent again without being charged twice: once, and to another connection.
@@ -204,7 +232,7 @@ mod tests {
             assert!(!fault.may_repeat(false) && fault.may_repeat(true), "{fault:?}");
         }
         assert!(Fault::new(find_rule("READONLY").unwrap(), "").may_repeat(false));
-        for rule in RULES.iter().filter(|rule| rule.then == Then::Policy) {
+        for rule in RULES.iter().filter(|rule| !matches!(rule.then, Then::Reconnect | Then::SendScript)) {
             assert!(!Fault::new(rule, "").may_repeat(true), "{rule:?}");
         }
     }
@@ -212,7 +240,7 @@ mod tests {
     /// The documentation has this table, row by row.
     #[test]
     fn the_documented_table_is_this_one() {
-        let documented = include_str!("replies.md");
+        let documented = include_str!("store.md");
         let others = [&REFUSED, &UNREACHABLE, &NOT_LET_IN, &CUT_OFF, &TIMED_OUT, &NOT_OURS];
         for rule in RULES.iter().chain(others) {
             let executed = match rule.executed {
@@ -223,6 +251,8 @@ mod tests {
                 (Then::SendScript, _) => "send the script whole, once",
                 (Then::Reconnect, Executed::No) => "reconnect, once more",
                 (Then::Reconnect, Executed::Unknown) => "reconnect; once more only with a request id",
+                (Then::Redirect, _) => "in a cluster, send it to that node; else policy",
+                (Then::LookAgain, _) => "in a cluster, look who has the slot, and once more; else policy",
                 (Then::Policy, _) => "policy",
             };
             let row = format!("| {executed} | {then} | `{:?}` |", rule.kind);
