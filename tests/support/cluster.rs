@@ -55,6 +55,13 @@ impl Cluster {
         self.nodes.iter().position(|node| Some(i64::from(node.port)) == port).unwrap()
     }
 
+    /// A primary that is not this one, by its number.
+    pub(crate) fn another_primary(&self, than: usize) -> usize {
+        let is_primary = |node: &Server| node.info("replication", "role").is_some_and(|role| role == "master");
+        let others = (1..self.nodes.len()).map(|step| (than + step) % self.nodes.len());
+        others.into_iter().find(|other| is_primary(&self.nodes[*other])).unwrap()
+    }
+
     /// The replica of a node, by its number.
     pub(crate) fn replica_of(&self, primary: usize) -> usize {
         let id: String = redis::cmd("CLUSTER").arg("MYID").query(&mut self.nodes[primary].look()).unwrap();

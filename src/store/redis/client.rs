@@ -8,10 +8,11 @@ use redis::{Cmd, Value};
 use tokio::time::timeout;
 
 use super::breaker::{Admission, Breakers};
+use super::cluster::Detour;
 use super::fault::{Fault, Then};
 use super::names::Names;
 use super::pool::{Lane, Pool, runtime};
-use super::route::{Detour, Route};
+use super::route::Route;
 use super::script::{DECIDE, Script};
 use crate::clock::Clock;
 use crate::store::contract::{StoreError, StoreErrorKind};

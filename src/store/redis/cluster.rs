@@ -13,7 +13,6 @@ use tokio::time::{sleep, timeout};
 use super::connection::Single;
 use super::fault::{Fault, Then};
 use super::pool::Pool;
-use super::route::Detour;
 use crate::config_error::ConfigError;
 
 const SLOTS: u16 = 16_384;
@@ -40,6 +39,16 @@ pub(super) struct Cluster {
     state: Mutex<State>,
     /// Held by whoever looks who has which slot.
     looking: tokio::sync::Mutex<()>,
+}
+
+/// What is left to try after a fault, beside a second sending.
+pub(super) enum Detour {
+    /// Nothing: the failure policy decides.
+    None,
+    /// The same again, as soon as the cluster may have changed.
+    Again,
+    /// Another node has the slot for this call alone.
+    Ask(Arc<Pool>),
 }
 
 #[derive(Default)]

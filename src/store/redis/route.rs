@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::cluster::Cluster;
+use super::cluster::{self, Cluster, Detour};
 use super::fault::Fault;
 use super::pool::{Lane, Pool};
 
@@ -13,22 +13,12 @@ pub(super) enum Route {
     Cluster(Cluster),
 }
 
-/// What is left to try after a fault, beside a second sending.
-pub(super) enum Detour {
-    /// Nothing: the failure policy decides.
-    None,
-    /// The same again, as soon as the cluster may have changed.
-    Again,
-    /// Another node has the slot for this call alone.
-    Ask(Arc<Pool>),
-}
-
 impl Route {
     /// A slot of this group: where there are none, one for all.
     pub(super) fn slot_of(&self, group: &str) -> u16 {
         match self {
             Self::One(_) => 0,
-            Self::Cluster(_) => super::cluster::slot_of(group),
+            Self::Cluster(_) => cluster::slot_of(group),
         }
     }
 
