@@ -2,6 +2,7 @@
 
 mod allocations;
 mod answers;
+mod client_ip;
 mod concurrency;
 mod cooldown;
 mod handler;

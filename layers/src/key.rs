@@ -1,9 +1,15 @@
 //! Who is asking: how a key is read from the head of a request.
 //!
-//! A [`RequestKey`] comes from a [header](header()), from a request [extension](extension()) that an earlier layer has
-//! set, or from [any function](from_fn()) of the request's head. A header says what its sender wants it to say: count by it
-//! only where something in front has verified it. An extension that the application's own authentication sets is the key
-//! to trust. An empty key is none.
+//! A [`RequestKey`] comes from a [header](header()), from the [client's address](client_ip()), from a request
+//! [extension](extension()) that an earlier layer has set, or from [any function](from_fn()) of the request's head; several
+//! are put together by [`or`](RequestKey::or) and [`with`](RequestKey::with). A header says what its sender wants it to
+//! say: count by it only where something in front has verified it. So does a token that nobody has verified: whoever makes
+//! one up for each request has a fresh budget each time, or uses up somebody else's. An extension that the application's
+//! own authentication sets is the key to trust. An empty key is none.
+
+mod address;
+mod client_ip;
+mod forwarded;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,6 +18,8 @@ use std::sync::Arc;
 use http::header::HeaderName;
 use http::request::Parts;
 use tower_quota_core::{ConfigError, Key, KeyRead};
+
+pub use self::client_ip::{PeerAddr, TrustedProxies, client_ip};
 
 /// The longest header value that is taken for an identity, in bytes.
 const LONGEST_HEADER: usize = 1_024;
@@ -42,10 +50,14 @@ pub struct RequestKey {
 ///
 /// `key.header` if HTTP allows no header of this name.
 pub fn header(name: &str) -> Result<RequestKey, ConfigError> {
-    let wrong = |_| ConfigError::new("key.header", format!("{name:?} cannot be the name of a header"));
-    let name = HeaderName::from_bytes(name.as_bytes()).map_err(wrong)?;
+    let name = header_name(name)?;
     let source = format!("the header {name}");
     Ok(RequestKey::new(source, move |parts| read_header(parts, &name)))
+}
+
+fn header_name(name: &str) -> Result<HeaderName, ConfigError> {
+    let wrong = |_| ConfigError::new("key.header", format!("{name:?} cannot be the name of a header"));
+    HeaderName::from_bytes(name.as_bytes()).map_err(wrong)
 }
 
 /// The same key for every request: one counter, or one pause, for all of them.
@@ -111,6 +123,47 @@ impl RequestKey {
         Self { read: Arc::new(read), source: source.into() }
     }
 
+    /// This key, or the next one for a request without it: an account, else its address. Nonsense stays nonsense.
+    ///
+    /// The two never meet: an address that looks like an account is another key.
+    ///
+    /// ```
+    /// use tower_quota::key::{self, TrustedProxies};
+    ///
+    /// let who = key::header("x-account")?.or(key::client_ip(TrustedProxies::none()));
+    /// # let _ = who;
+    /// # Ok::<(), tower_quota::ConfigError>(())
+    /// ```
+    pub fn or(self, next: Self) -> Self {
+        let source = format!("{}, or {}", self.source, next.source);
+        Self::new(source, move |parts| match self.read(parts) {
+            KeyRead::Found(key) => KeyRead::Found(joined(b'1', &[&key])),
+            KeyRead::Missing => match next.read(parts) {
+                KeyRead::Found(key) => KeyRead::Found(joined(b'2', &[&key])),
+                read => read,
+            },
+            read => read,
+        })
+    }
+
+    /// This key and another one together: a tenant and a user, an account and a route. A request has it if it has both.
+    ///
+    /// ```
+    /// use tower_quota::key;
+    ///
+    /// let user = key::header("x-tenant")?.with(key::header("x-user")?);
+    /// # let _ = user;
+    /// # Ok::<(), tower_quota::ConfigError>(())
+    /// ```
+    pub fn with(self, other: Self) -> Self {
+        let source = format!("{} and {}", self.source, other.source);
+        Self::new(source, move |parts| match (self.read(parts), other.read(parts)) {
+            (KeyRead::Found(one), KeyRead::Found(other)) => KeyRead::Found(joined(b'&', &[&one, &other])),
+            (KeyRead::Malformed, _) | (_, KeyRead::Malformed) => KeyRead::Malformed,
+            _ => KeyRead::Missing,
+        })
+    }
+
     /// The key of a request. An empty one identifies nobody, wherever it comes from.
     pub(crate) fn read(&self, parts: &Parts) -> KeyRead {
         match (self.read)(parts) {
@@ -122,6 +175,16 @@ impl RequestKey {
     pub(crate) fn source(&self) -> &str {
         &self.source
     }
+}
+
+/// Keys as one, which no other keys make: each with its length before it.
+fn joined(kind: u8, keys: &[&Key]) -> Key {
+    let mut bytes = vec![kind];
+    for key in keys {
+        bytes.extend((key.as_bytes().len() as u64).to_be_bytes());
+        bytes.extend(key.as_bytes());
+    }
+    Key::new(bytes)
 }
 
 impl fmt::Debug for RequestKey {
@@ -167,6 +230,30 @@ mod tests {
         let parts = request.into_parts().0;
         assert_eq!(extension(|name: &String| Key::from(name)).read(&parts), KeyRead::Missing);
         assert_eq!(from_fn(|_| Key::from("")).read(&parts), KeyRead::Missing);
+    }
+
+    #[test]
+    fn keys_are_put_together_without_meeting() {
+        let of = |headers: &[(&'static str, &'static str)]| {
+            let mut request = Request::new(());
+            for (name, value) in headers {
+                request.headers_mut().append(*name, http::HeaderValue::from_static(value));
+            }
+            request.into_parts().0
+        };
+        let name = |name: &str| header(name).unwrap();
+        let both = name("a").with(name("b"));
+        let read = |a: &'static str, b: &'static str| both.read(&of(&[("a", a), ("b", b)]));
+        assert_ne!(read("x", "yz"), read("xy", "z"));
+        assert_eq!(read("x", ""), KeyRead::Missing);
+        assert_eq!(both.read(&of(&[("a", "x")])), KeyRead::Missing);
+        assert_eq!(both.read(&of(&[("a", "x"), ("b", "y"), ("b", "z")])), KeyRead::Malformed);
+        let either = name("a").or(name("b"));
+        let (first, second) = (either.read(&of(&[("a", "x")])), either.read(&of(&[("b", "x")])));
+        assert!(matches!((&first, &second), (KeyRead::Found(_), KeyRead::Found(_))) && first != second);
+        assert_eq!(either.read(&of(&[("a", "x"), ("b", "y")])), first);
+        assert_eq!(either.read(&of(&[])), KeyRead::Missing);
+        assert_eq!(either.read(&of(&[("a", "x"), ("a", "y"), ("b", "y")])), KeyRead::Malformed);
     }
 
     #[test]
