@@ -9,6 +9,7 @@ use crate::config_error::ConfigError;
 use crate::cost::Cost;
 use crate::measure::Measure;
 use crate::panel::Panel;
+use crate::quota::Quota;
 use crate::seen::Seen;
 use crate::store::memory::Known;
 use crate::verdict::Verdict;
@@ -118,6 +119,11 @@ impl<Q: ?Sized> Meter<Q> {
         read(subject, &mut |key| counter = Some(rate.counter_of(key)));
         let account = Known { label: account.axis.label, rate, counter: counter?, watermark: None };
         memory.charge_known(&account, || capacity.axis.known(), units)
+    }
+
+    /// The axes in the order in which they are judged: their names, and their own quotas as of now.
+    pub fn quotas(&self) -> impl Iterator<Item = (&'static str, Quota)> {
+        self.measures.iter().map(|measure| (measure.axis.label.axis, measure.axis.quota()))
     }
 
     /// This meter with a subject read into it, for charges that are made when the subject is gone.

@@ -6,6 +6,7 @@ mod client_ip;
 mod concurrency;
 mod cooldown;
 mod handler;
+mod limit_fields;
 mod mounting;
 mod read_write_split;
 mod service;

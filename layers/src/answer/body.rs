@@ -68,6 +68,12 @@ impl Refusal {
     }
 }
 
+impl Default for Refusal {
+    fn default() -> Self {
+        Self::whole(Full::default())
+    }
+}
+
 impl<B> Body for AnswerBody<B>
 where
     B: Body<Data = Bytes, Error: Into<BoxError>>,

@@ -5,8 +5,10 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use http::Response;
+use http::header::CONTENT_LENGTH;
 use http::request::Parts;
+use http::{Method, Response};
+use http_body::Body;
 use tower_quota_core::Throttle;
 
 use super::body::{AnyBody, Refusal};
@@ -44,12 +46,24 @@ impl Refusals {
             response.extensions_mut().insert(rejection.clone());
             Some(response)
         });
-        replaced.unwrap_or_else(|| rejection.to_response().map(Refusal::whole))
+        let mut response = replaced.unwrap_or_else(|| rejection.to_response().map(Refusal::whole));
+        if parts.method == Method::HEAD {
+            without_body(&mut response);
+        }
+        response
     }
 
     /// Where mistakes of the application are told.
     pub(crate) fn mistakes(&self) -> &Throttle {
         &self.mistakes
+    }
+}
+
+/// What a HEAD request is answered: the length of the body, if it is known, and not the body.
+fn without_body(response: &mut Response<Refusal>) {
+    let body = std::mem::take(response.body_mut());
+    if let Some(length) = body.size_hint().exact() {
+        response.headers_mut().entry(CONTENT_LENGTH).or_insert_with(|| length.into());
     }
 }
 

@@ -3,16 +3,16 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll, ready};
 
 use http::request::Parts;
 use http::{Request, Response};
 use pin_project_lite::pin_project;
-use tower_quota_core::{CountedBy, PendingCharge};
+use tower_quota_core::{CountedBy, PendingCharge, Verdict};
 use tower_service::Service;
 
-use super::meter::Counted;
+use super::meter;
 use super::rules::{Rules, tell_who_counted};
 use crate::answer::{AnswerBody, Refusal};
 
@@ -48,24 +48,59 @@ pin_project! {
     }
 }
 
-/// What is looked for in the answer of a handler that charges by itself. Large: in a box.
+/// What there is to do with the answer of a handler. Large, and rare: in a box.
 pub(super) struct Watched {
-    pub(super) counted: Counted,
-    /// Whose rejections are replaced, and the head of the request that they answer.
-    pub(super) replaced: Option<(Arc<Rules>, Parts)>,
+    rules: Arc<Rules>,
+    verdict: Told,
+    /// The head of the request, if a rejection that answers it is replaced.
+    replaced: Option<Parts>,
+}
+
+/// What is told of in the response.
+enum Told {
+    Verdict(Box<Verdict>),
+    /// Whatever the handler has charged by then.
+    ByHandler(meter::Charged),
+}
+
+impl Watched {
+    /// The limits are told.
+    pub(super) fn telling(rules: &Arc<Rules>, verdict: Box<Verdict>) -> Box<Self> {
+        Box::new(Self { rules: Arc::clone(rules), verdict: Told::Verdict(verdict), replaced: None })
+    }
+
+    /// The handler charges by itself.
+    pub(super) fn charging(rules: &Arc<Rules>, charged: meter::Charged, replaced: Option<Parts>) -> Box<Self> {
+        Box::new(Self { rules: Arc::clone(rules), verdict: Told::ByHandler(charged), replaced })
+    }
+
+    /// What replaces the answer of a handler that returned the rejection of its own charge.
+    fn replaced<B>(&self, response: &Response<B>) -> Option<Response<Refusal>> {
+        let parts = self.replaced.as_ref()?;
+        let rejection = self.rules.own_rejection(response)?;
+        Some(self.rules.refuse(&rejection, parts))
+    }
+
+    /// Tells in the response what the charge came to.
+    fn tell<B>(&self, response: &mut Response<AnswerBody<B>>) {
+        match &self.verdict {
+            Told::Verdict(verdict) => self.rules.tell_limits(response, verdict),
+            Told::ByHandler(charged) => {
+                if let Some(verdict) = &*charged.lock().unwrap_or_else(PoisonError::into_inner) {
+                    tell_who_counted(response, verdict.counted_by());
+                    self.rules.tell_limits(response, verdict);
+                }
+            }
+        }
+    }
 }
 
 impl<S, ReqBody> MeteredFuture<S, ReqBody>
 where
     S: Service<Request<ReqBody>>,
 {
-    pub(super) fn running(response: S::Future, counted_by: CountedBy) -> Self {
-        Self { step: Step::Running { response, counted_by, watched: None } }
-    }
-
-    pub(super) fn charging(response: S::Future, watched: Watched) -> Self {
-        let watched = Some(Box::new(watched));
-        Self { step: Step::Running { response, counted_by: CountedBy::Store, watched } }
+    pub(super) fn running(response: S::Future, counted_by: CountedBy, watched: Option<Box<Watched>>) -> Self {
+        Self { step: Step::Running { response, counted_by, watched } }
     }
 
     pub(super) fn refused(response: Response<Refusal>) -> Self {
@@ -74,15 +109,6 @@ where
 
     pub(super) fn waiting(charge: PendingCharge, service: S, request: Request<ReqBody>, rules: Arc<Rules>) -> Self {
         Self { step: Step::Waiting { charge, service, request: Some(request), rules } }
-    }
-}
-
-impl Watched {
-    /// What replaces the answer of a handler that returned the rejection of its own charge.
-    fn replaced<B>(&self, response: &Response<B>) -> Option<Response<Refusal>> {
-        let (rules, parts) = self.replaced.as_ref()?;
-        let rejection = rules.own_rejection(response)?;
-        Some(rules.refuse(&rejection, parts))
     }
 }
 
@@ -103,7 +129,7 @@ where
                         Ok(verdict) => Step::Running {
                             response: service.call(request),
                             counted_by: verdict.counted_by(),
-                            watched: None,
+                            watched: rules.to_tell(verdict).map(|verdict| Watched::telling(rules, verdict)),
                         },
                         Err(error) => {
                             let response = rules.refuse(&rules.rejection(error), &request.into_parts().0);
@@ -114,12 +140,16 @@ where
                 StepProjection::Running { response, counted_by, watched } => {
                     let response = ready!(response.poll(cx))?;
                     let replaced = watched.as_deref().and_then(|watched| watched.replaced(&response));
+                    let is_replaced = replaced.is_some();
                     let mut response = match replaced {
                         Some(replaced) => replaced.map(AnswerBody::refusal),
                         None => response.map(AnswerBody::inner),
                     };
-                    let by_handler = watched.as_deref().and_then(|watched| watched.counted.get());
-                    tell_who_counted(&mut response, *by_handler.unwrap_or(counted_by));
+                    tell_who_counted(&mut response, *counted_by);
+                    // A refusal tells by itself.
+                    if let Some(watched) = watched.as_deref().filter(|_| !is_replaced) {
+                        watched.tell(&mut response);
+                    }
                     return Poll::Ready(Ok(response));
                 }
                 StepProjection::Refused { response } => {

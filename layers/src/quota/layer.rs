@@ -11,6 +11,7 @@ use tower_quota_core::{ConfigError, Cost, Key, Measure, Meter};
 use super::rules::{Charged, Rules};
 use super::service::Metered;
 use crate::answer::AnyBody;
+use crate::limit_fields::{Fields, LimitFields};
 use crate::rejection::Rejection;
 
 /// Decides any number of axes of one group in one atomic step: a request that any of them refuses is charged on none.
@@ -115,6 +116,11 @@ impl QuotaLayer {
         self.set(|rules| rules.request_id = Some(Arc::new(id)))
     }
 
+    /// Tells of the limits in the header of each response, on success and on refusal: not at all by default.
+    pub fn limit_fields(self, fields: LimitFields) -> Self {
+        self.set(|rules| rules.fields = Some(Arc::new(Fields::new(fields))))
+    }
+
     /// Answers refused requests with the application's own response, instead of the
     /// [problem document](Rejection::to_response).
     ///
@@ -196,6 +202,11 @@ macro_rules! decision_setters {
                 id: impl Fn(&http::request::Parts) -> Option<tower_quota_core::Key> + Send + Sync + 'static,
             ) -> $crate::QuotaLayer {
                 $crate::QuotaLayer::of(self).request_id(id)
+            }
+
+            /// Tells of the limits. See [`QuotaLayer::limit_fields`](crate::QuotaLayer::limit_fields).
+            pub fn limit_fields(self, fields: $crate::LimitFields) -> $crate::QuotaLayer {
+                $crate::QuotaLayer::of(self).limit_fields(fields)
             }
 
             /// Answers refused requests differently. See

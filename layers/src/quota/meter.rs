@@ -1,11 +1,11 @@
 //! What a handler charges with.
 
 use std::pin::Pin;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use tower_quota_core::{BoundMeter, Charge, ChargeError, ChargeFuture, Cost, CountedBy, Verdict};
+use tower_quota_core::{BoundMeter, Charge, ChargeError, ChargeFuture, Cost, Verdict};
 
 use crate::rejection::{LayerId, Rejection};
 
@@ -35,15 +35,15 @@ use crate::rejection::{LayerId, Rejection};
 pub struct RequestMeter {
     meter: BoundMeter,
     layer: LayerId,
-    counted_by: Counted,
+    charged: Charged,
 }
 
-/// Who counted what a handler charged, if it was not the store; shared with the layer, which tells it in the response.
-pub(super) type Counted = Arc<OnceLock<CountedBy>>;
+/// What the last charge of a handler came to; shared with the layer, which tells of it in the response.
+pub(super) type Charged = Arc<Mutex<Option<Verdict>>>;
 
 impl RequestMeter {
-    pub(super) fn new(meter: BoundMeter, layer: LayerId, counted_by: Counted) -> Self {
-        Self { meter, layer, counted_by }
+    pub(super) fn new(meter: BoundMeter, layer: LayerId, charged: Charged) -> Self {
+        Self { meter, layer, charged }
     }
 
     /// Charges the request on every axis, or on none, once this is awaited.
@@ -63,8 +63,8 @@ impl RequestMeter {
     fn outcome(&self, outcome: Result<Verdict, ChargeError>) -> Result<Verdict, Rejection> {
         let outcome = outcome.map_err(|error| Rejection::new(error, self.layer));
         let verdict = outcome.as_ref().map_or_else(Rejection::verdict, Some);
-        if let Some(by) = verdict.map(Verdict::counted_by).filter(|by| *by != CountedBy::Store) {
-            let _ = self.counted_by.set(by);
+        if let Some(verdict) = verdict {
+            *self.charged.lock().unwrap_or_else(PoisonError::into_inner) = Some(verdict.clone());
         }
         outcome
     }

@@ -9,8 +9,9 @@ use http::Response;
 use http::request::Parts;
 use tower_quota_core::{Asked, ChargeError, Cost, CountedBy, Key, Meter, PendingCharge, Verdict};
 
-use super::meter::{Counted, RequestMeter};
+use super::meter::{self, RequestMeter};
 use crate::answer::{Refusal, Refusals, log_panic};
+use crate::limit_fields::Fields;
 use crate::rejection::{LayerId, Rejection};
 
 type CostOf = Arc<dyn Fn(&Parts) -> Cost + Send + Sync>;
@@ -26,6 +27,7 @@ pub(super) struct Rules {
     pub(super) skip: Option<When>,
     pub(super) request_id: Option<RequestId>,
     pub(super) patience: Duration,
+    pub(super) fields: Option<Arc<Fields>>,
     pub(super) refusals: Refusals,
 }
 
@@ -40,9 +42,9 @@ pub(super) enum Charged {
 /// What becomes of a request.
 pub(super) enum Begun {
     /// It goes on, counted by …
-    Admitted(CountedBy),
+    Admitted(CountedBy, Option<Box<Verdict>>),
     /// It goes on, with a meter in its extensions that its handler charges with.
-    Metered(Counted),
+    Metered(meter::Charged),
     /// It waits for the store.
     Waiting(PendingCharge),
     Refused(Rejection),
@@ -57,6 +59,7 @@ impl Rules {
             skip: None,
             request_id: None,
             patience: Duration::ZERO,
+            fields: None,
             refusals: Refusals::default(),
         }
     }
@@ -75,12 +78,12 @@ impl Rules {
             let skipped = self.skip.as_ref().is_some_and(|skip| skip(parts));
             let cost = match &self.charged {
                 Charged::ByHandler => return self.hand_over(parts, skipped),
-                Charged::ByLayer(_) if skipped => return Begun::Admitted(CountedBy::Store),
+                Charged::ByLayer(_) if skipped => return Begun::Admitted(CountedBy::Store, None),
                 Charged::ByLayer(None) => Cost::units(1),
                 Charged::ByLayer(Some(cost)) => cost(parts),
             };
             match self.ask(parts, cost) {
-                Asked::Answered(Ok(verdict)) => Begun::Admitted(verdict.counted_by()),
+                Asked::Answered(Ok(verdict)) => Begun::Admitted(verdict.counted_by(), self.to_tell(verdict)),
                 Asked::Answered(Err(error)) => Begun::Refused(self.rejection(error)),
                 Asked::Waiting(pending) => Begun::Waiting(pending),
             }
@@ -106,9 +109,9 @@ impl Rules {
     /// Leaves a meter for the handler; one that counts nothing for a request that is skipped.
     fn hand_over(&self, parts: &mut Parts, skipped: bool) -> Begun {
         let meter = if skipped { Ok(self.meter.of_nobody()) } else { self.meter.of(parts) };
-        let counted = Counted::default();
+        let charged = meter::Charged::default();
         let meter = match meter {
-            Ok(meter) => RequestMeter::new(meter, self.id, Arc::clone(&counted)),
+            Ok(meter) => RequestMeter::new(meter, self.id, Arc::clone(&charged)),
             Err(error) => return Begun::Refused(self.rejection(error)),
         };
         if parts.extensions.insert(meter).is_some() {
@@ -120,7 +123,7 @@ impl Rules {
                 );
             });
         }
-        Begun::Metered(counted)
+        Begun::Metered(charged)
     }
 
     pub(super) fn rejection(&self, error: ChargeError) -> Rejection {
@@ -136,7 +139,23 @@ impl Rules {
     pub(super) fn refuse(&self, rejection: &Rejection, parts: &Parts) -> Response<Refusal> {
         let mut response = self.refusals.answer(rejection, parts);
         tell_who_counted(&mut response, rejection.verdict().map(Verdict::counted_by).unwrap_or_default());
+        if let Some(verdict) = rejection.verdict() {
+            self.tell_limits(&mut response, verdict);
+        }
         response
+    }
+
+    /// A verdict to be told of once there is a response; in a box, since most layers tell nothing.
+    pub(super) fn to_tell(&self, verdict: Verdict) -> Option<Box<Verdict>> {
+        self.fields.is_some().then(|| Box::new(verdict))
+    }
+
+    /// Tells of the limits in a response's header, if that is wanted.
+    pub(super) fn tell_limits<B>(&self, response: &mut Response<B>, verdict: &Verdict) {
+        if let Some(fields) = &self.fields {
+            let quotas: Vec<_> = self.meter.quotas().collect();
+            fields.tell(response, verdict, &quotas);
+        }
     }
 
     /// Whether an answer of the handler is to be replaced: the handler may return a rejection of this layer's meter.
@@ -159,13 +178,14 @@ pub(super) fn tell_who_counted<B>(response: &mut Response<B>, by: CountedBy) {
 
 impl fmt::Debug for Rules {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { id: _, meter, charged, skip, request_id, patience, refusals } = self;
+        let Self { id: _, meter, charged, skip, request_id, patience, fields, refusals } = self;
         f.debug_struct("Rules")
             .field("meter", meter)
             .field("charged_by_handler", &matches!(charged, Charged::ByHandler))
             .field("skips", &skip.is_some())
             .field("has_request_ids", &request_id.is_some())
             .field("patience", patience)
+            .field("fields", &fields.as_ref().map(|fields| fields.kind()))
             .field("refusals", refusals)
             .finish_non_exhaustive()
     }

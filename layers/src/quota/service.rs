@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use http::{Request, Response};
+use tower_quota_core::CountedBy;
 use tower_service::Service;
 
 use super::future::{MeteredFuture, Watched};
@@ -58,11 +59,16 @@ where
     fn call(&mut self, request: Request<ReqBody>) -> Self::Future {
         let (mut parts, body) = request.into_parts();
         match self.rules.begin(&mut parts) {
-            Begun::Admitted(by) => MeteredFuture::running(self.inner.call(Request::from_parts(parts, body)), by),
-            Begun::Metered(counted) => {
-                let replaced = self.rules.replaces_answers().then(|| (Arc::clone(&self.rules), parts.clone()));
+            Begun::Admitted(by, to_tell) => {
                 let response = self.inner.call(Request::from_parts(parts, body));
-                MeteredFuture::charging(response, Watched { counted, replaced })
+                let watched = to_tell.map(|verdict| Watched::telling(&self.rules, verdict));
+                MeteredFuture::running(response, by, watched)
+            }
+            Begun::Metered(charged) => {
+                let replaced = self.rules.replaces_answers().then(|| parts.clone());
+                let response = self.inner.call(Request::from_parts(parts, body));
+                let watched = Watched::charging(&self.rules, charged, replaced);
+                MeteredFuture::running(response, CountedBy::Store, Some(watched))
             }
             Begun::Refused(rejection) => MeteredFuture::refused(self.rules.refuse(&rejection, &parts)),
             Begun::Waiting(charge) => {

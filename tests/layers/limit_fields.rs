@@ -1,0 +1,228 @@
+//! What responses tell of the limits.
+
+use std::convert::Infallible;
+use std::time::{Duration, SystemTime};
+
+use http::{HeaderName, Method, Response, StatusCode};
+use tower::{Layer, service_fn};
+use tower_quota::{
+    Cost, GlobalCapacityLayer, HOUR, LimitFields, MINUTE, Quota, QuotaLayer, RequestMeter, ResetFormat, UserQuotaLayer,
+    key,
+};
+
+use crate::support::{Body, accepting, answer, group, header, request};
+
+const POLICY: &str = "ratelimit-policy";
+const LIMIT: &str = "ratelimit";
+
+fn user(axis: &tower_quota::PerKeyAxis) -> QuotaLayer {
+    UserQuotaLayer::new(axis, key::header("x-account").unwrap()).into()
+}
+
+fn x_fields<B>(response: &Response<B>) -> [&str; 3] {
+    ["x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"].map(|name| header(response, name).unwrap())
+}
+
+#[tokio::test]
+async fn every_axis_is_told_on_success_and_on_refusal() {
+    let (group, clock) = group();
+    let account = group.per_key("account", Quota::fixed_window(2, HOUR)).build().unwrap();
+    let capacity = group.shared("capacity", Quota::fixed_window(10, MINUTE)).build().unwrap();
+    let layer = user(&account).and(GlobalCapacityLayer::new(&capacity)).unwrap().limit_fields(LimitFields::draft_11());
+    let service = layer.layer(accepting());
+
+    let admitted = answer(&service, request("alice")).await;
+    assert_eq!(header(&admitted, POLICY), Some(r#""account";q=2;w=3600, "capacity";q=10;w=60"#));
+    assert_eq!(header(&admitted, LIMIT), Some(r#""account";r=1;t=3600, "capacity";r=9;t=60"#));
+
+    // Part of a second is a whole one: who waits for it must not come too early.
+    clock.advance(Duration::from_millis(1_500));
+    let admitted = answer(&service, request("alice")).await;
+    assert_eq!(header(&admitted, LIMIT), Some(r#""account";r=0;t=3599, "capacity";r=8;t=59"#));
+
+    let refused = answer(&service, request("alice")).await;
+    assert_eq!((refused.status().as_u16(), header(&refused, "retry-after")), (429, Some("3599")));
+    assert_eq!(header(&refused, POLICY), Some(r#""account";q=2;w=3600, "capacity";q=10;w=60"#));
+    assert_eq!(header(&refused, LIMIT), Some(r#""account";r=0;t=3599, "capacity";r=8;t=59"#));
+    assert!(header(&refused, "x-ratelimit-limit").is_none());
+}
+
+#[tokio::test]
+async fn nothing_is_told_unless_it_is_wanted() {
+    let (group, _clock) = group();
+    let account = group.per_key("account", Quota::fixed_window(1, HOUR)).build().unwrap();
+    let service = user(&account).layer(accepting());
+    for expected in [202, 429] {
+        let response = answer(&service, request("alice")).await;
+        assert_eq!(response.status(), expected);
+        assert!(response.headers().keys().all(|name| !name.as_str().contains("ratelimit")));
+    }
+}
+
+#[tokio::test]
+async fn the_old_fields_tell_of_the_tightest_axis() {
+    let (group, _clock) = group();
+    let account = group.per_key("account", Quota::fixed_window(100, HOUR)).build().unwrap();
+    let capacity = group.shared("capacity", Quota::fixed_window(5, MINUTE)).build().unwrap();
+    let layer = user(&account).and(GlobalCapacityLayer::new(&capacity)).unwrap();
+
+    let seconds = layer.clone().limit_fields(LimitFields::x_rate_limit(ResetFormat::SecondsLeft)).layer(accepting());
+    let first = answer(&seconds, request("alice")).await;
+    assert_eq!(x_fields(&first), ["5", "4", "60"]);
+    assert!(header(&first, LIMIT).is_none());
+
+    let both = LimitFields::draft_11().and_x_rate_limit(ResetFormat::UnixTime);
+    let unix = layer.limit_fields(both).layer(accepting());
+    let before = SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs();
+    let second = answer(&unix, request("alice")).await;
+    let after = SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs();
+    let [limit, remaining, reset] = x_fields(&second);
+    assert_eq!((limit, remaining), ("5", "3"));
+    assert!((before + 60..=after + 60).contains(&reset.parse().unwrap()), "{reset}");
+    assert_eq!(header(&second, LIMIT), Some(r#""account";r=98;t=3600, "capacity";r=3;t=60"#));
+}
+
+/// A bucket is fresh again later than a refused call of one unit fits, and earlier than one of its whole capacity.
+#[tokio::test]
+async fn whoever_waits_for_the_reset_is_admitted() {
+    let (group, clock) = group();
+    let account = group.per_key("account", Quota::token_bucket(10, 1, MINUTE)).build().unwrap();
+    let layer = user(&account).cost(|_| 7).limit_fields(LimitFields::draft_11());
+    let service = layer.layer(accepting());
+    assert_eq!(answer(&service, request("alice")).await.status(), 202);
+    for _ in 0..20 {
+        let refused = answer(&service, request("alice")).await;
+        assert_eq!(refused.status(), 429);
+        let retry_after: u64 = header(&refused, "retry-after").unwrap().parse().unwrap();
+        let told = header(&refused, LIMIT).unwrap().rsplit_once("t=").unwrap().1.parse().unwrap();
+        assert!(retry_after <= told, "{retry_after} > {told}");
+        clock.advance(Duration::from_secs(told));
+        assert_eq!(answer(&service, request("alice")).await.status(), 202);
+    }
+}
+
+#[tokio::test]
+async fn a_changed_limit_is_told_at_once() {
+    let (group, _clock) = group();
+    let account = group.per_key("account", Quota::fixed_window(30, HOUR)).build().unwrap();
+    let service = user(&account).limit_fields(LimitFields::draft_11()).layer(accepting());
+    let told = async || header(&answer(&service, request("alice")).await, POLICY).map(str::to_owned);
+    assert_eq!(told().await.as_deref(), Some(r#""account";q=30;w=3600"#));
+    account.set_quota(Quota::fixed_window(60, HOUR)).unwrap();
+    assert_eq!(told().await.as_deref(), Some(r#""account";q=60;w=3600"#));
+}
+
+#[tokio::test]
+async fn a_limit_beyond_what_a_field_can_hold_is_told_as_the_most_it_can() {
+    let (group, _clock) = group();
+    let account = group.per_key("account", Quota::fixed_window(1 << 52, HOUR)).build().unwrap();
+    let service = user(&account).limit_fields(LimitFields::draft_11()).layer(accepting());
+    let response = answer(&service, request("alice")).await;
+    assert_eq!(header(&response, POLICY), Some(r#""account";q=999999999999999;w=3600"#));
+    assert_eq!(header(&response, LIMIT), Some(r#""account";r=999999999999999;t=3600"#));
+}
+
+#[tokio::test]
+async fn layers_around_each_other_tell_in_one_line() {
+    let (group, _clock) = group();
+    let outer = group.per_key("address", Quota::fixed_window(3, MINUTE)).build().unwrap();
+    let inner = group.per_key("account", Quota::fixed_window(2, HOUR)).build().unwrap();
+    let fields = LimitFields::draft_11().and_x_rate_limit(ResetFormat::SecondsLeft);
+    let outer = user(&outer).limit_fields(fields);
+    let service = outer.layer(user(&inner).limit_fields(fields).layer(accepting()));
+
+    let expected = [
+        (202, r#""address";r=2;t=60, "account";r=1;t=3600"#, ["2", "1", "3600"]),
+        (202, r#""address";r=1;t=60, "account";r=0;t=3600"#, ["2", "0", "3600"]),
+        (429, r#""address";r=0;t=60, "account";r=0;t=3600"#, ["2", "0", "3600"]),
+        // The outer one refuses: nobody asked the inner one.
+        (429, r#""address";r=0;t=60"#, ["3", "0", "60"]),
+    ];
+    for (status, limit, old) in expected {
+        let response = answer(&service, request("alice")).await;
+        assert_eq!(response.status(), status);
+        assert_eq!((header(&response, LIMIT), x_fields(&response)), (Some(limit), old));
+        for name in fields.names() {
+            assert_eq!(response.headers().get_all(&name).iter().count(), 1, "{name}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_an_upstream_tells_by_itself_is_kept() {
+    let upstream = service_fn(|_: http::Request<Body>| async {
+        let response = Response::builder().header(LIMIT, r#""upstream";r=7;t=1"#).header("x-ratelimit-limit", "9");
+        Ok::<_, Infallible>(response.body(Body::default()).unwrap())
+    });
+    let (group, _clock) = group();
+    let outer = group.per_key("address", Quota::fixed_window(3, MINUTE)).build().unwrap();
+    let inner = group.per_key("account", Quota::fixed_window(2, HOUR)).build().unwrap();
+    let inner = user(&inner).limit_fields(LimitFields::x_rate_limit(ResetFormat::SecondsLeft));
+    let service = user(&outer).limit_fields(LimitFields::draft_11()).layer(inner.layer(upstream));
+    let response = answer(&service, request("alice")).await;
+    let values = |name| response.headers().get_all(name).iter().collect::<Vec<_>>();
+    assert_eq!(values(LIMIT), [r#""upstream";r=7;t=1"#]);
+    assert_eq!(values("x-ratelimit-limit"), ["9"]);
+    assert_eq!(values("x-ratelimit-remaining"), ["1"]);
+    assert_eq!(values(POLICY), [r#""address";q=3;w=60, "account";q=2;w=3600"#]);
+}
+
+#[tokio::test]
+async fn what_a_handler_charges_is_told() {
+    let (group, _clock) = group();
+    let account = group.per_key("account", Quota::fixed_window(10, HOUR)).build().unwrap();
+    let layer = user(&account).charged_by_handler().limit_fields(LimitFields::draft_11());
+    let service = layer.layer(service_fn(|request: http::Request<Body>| async move {
+        let cost: u64 = request.headers().get("x-cost").map_or(0, |cost| cost.to_str().unwrap().parse().unwrap());
+        let meter = request.extensions().get::<RequestMeter>().unwrap();
+        let response = match cost {
+            0 => Response::new(String::new()),
+            cost => match meter.charge(Cost::units(cost)).await {
+                Ok(_) => Response::new(String::new()),
+                Err(rejection) => rejection.to_response().map(|_| String::new()),
+            },
+        };
+        Ok::<_, Infallible>(response)
+    }));
+    let costing = |cost: &str| {
+        let mut request = request("alice");
+        request.headers_mut().insert("x-cost", cost.parse().unwrap());
+        request
+    };
+    let told = async |request| {
+        let response = answer(&service, request).await;
+        (response.status().as_u16(), header(&response, LIMIT).map(str::to_owned))
+    };
+    assert_eq!(told(costing("6")).await, (200, Some(r#""account";r=4;t=3600"#.to_owned())));
+    assert_eq!(told(costing("6")).await, (429, Some(r#""account";r=4;t=3600"#.to_owned())));
+    assert_eq!(told(request("alice")).await, (200, None), "nothing charged, nothing told");
+}
+
+#[tokio::test]
+async fn a_head_request_is_told_the_same_without_a_body() {
+    let (group, _clock) = group();
+    let account = group.per_key("account", Quota::fixed_window(1, HOUR)).build().unwrap();
+    let service = user(&account).limit_fields(LimitFields::draft_11()).layer(accepting());
+    let head = || {
+        let mut request = request("alice");
+        *request.method_mut() = Method::HEAD;
+        request
+    };
+    assert_eq!(answer(&service, head()).await.status(), StatusCode::ACCEPTED);
+    let refused = answer(&service, head()).await;
+    assert_eq!(header(&refused, LIMIT), Some(r#""account";r=0;t=3600"#));
+    assert_ne!(header(&refused, "content-length"), Some("0"));
+    assert_eq!(crate::support::text(refused).await, "");
+}
+
+#[test]
+fn the_names_are_listed_for_browsers() {
+    let names = |fields: LimitFields| fields.names().iter().map(HeaderName::to_string).collect::<Vec<_>>();
+    let old = ["x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"];
+    assert_eq!(names(LimitFields::draft_11()), [POLICY, LIMIT]);
+    assert_eq!(names(LimitFields::x_rate_limit(ResetFormat::UnixTime)), old);
+    assert_eq!(
+        names(LimitFields::draft_11().and_x_rate_limit(ResetFormat::UnixTime)),
+        [&[POLICY, LIMIT][..], &old].concat()
+    );
+}
