@@ -15,18 +15,17 @@
 //! | environment | meaning | default |
 //! |---|---|---|
 //! | `ADDR` | where to listen | `127.0.0.1:3000` |
-//! | `REDIS_URL` | where instances that share the limits count (with `--features redis`) | in this process |
+//! | `REDIS_URL`, `REDIS_SENTINEL`, `ON_STORE_ERROR` | as in the example `quickstart` | |
 //! | `CONCURRENCY`, `QUEUE`, `WAIT_MS` | requests at once, requests that wait, and for how long | 8, 0, 0 |
 //! | `ATTEMPTS`, `REST_S` | messages of a school, and the rest after them | 5000, 180 |
 
+mod environment;
+mod server;
+
 use std::convert::Infallible;
-use std::env;
 use std::error::Error;
-use std::fmt::Display;
-use std::io::Write;
 use std::net::SocketAddr;
 use std::process::ExitCode;
-use std::str::FromStr;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
@@ -38,12 +37,14 @@ use axum::routing::{get, post};
 use axum::{Extension, Json, Router};
 use futures_util::{Stream, StreamExt, stream};
 use serde::{Deserialize, Serialize};
-use tokio::net::TcpListener;
 use tower::{Layer, ServiceExt, service_fn};
 use tower_quota::{
-    BackoffLayer, ConcurrencyLayer, ConfigError, Cooldown, CooldownAxis, GlobalCapacityLayer, Group, Key, MemoryStore,
-    Permit, QuotaLayer, ReadWriteSplitLayer, Rejection, UserQuotaLayer, key,
+    BackoffLayer, ConcurrencyLayer, ConfigError, Cooldown, CooldownAxis, GlobalCapacityLayer, Group, Key, Permit,
+    QuotaLayer, ReadWriteSplitLayer, Rejection, UserQuotaLayer, key,
 };
+
+use self::environment::{group, of_variable, variable};
+use self::server::serve;
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -65,7 +66,7 @@ async fn run() -> Result<(), Box<dyn Error>> {
     let rule =
         Cooldown::after_attempts(variable("ATTEMPTS", 5_000)?).rest(Duration::from_secs(variable("REST_S", 180)?));
     let group = group("flow")?;
-    let push = group.cooldown("school", rule).build()?;
+    let push = group.cooldown("school", rule).build().map_err(of_variable("ATTEMPTS, REST_S"))?;
 
     let app = Router::new()
         .merge(slow(&concurrency))
@@ -74,31 +75,13 @@ async fn run() -> Result<(), Box<dyn Error>> {
         .route("/push", post(send).with_state(push))
         .route("/upstream", upstream(&group)?);
 
-    let listener = TcpListener::bind(addr).await.map_err(|error| format!("ADDR: cannot listen on {addr}: {error}"))?;
-    let at = listener.local_addr()?;
-    // Whether or not anybody reads it.
-    let _ = writeln!(
-        std::io::stdout(),
-        "Listening on http://{at}\n  curl 'http://{at}/slow?ms=5000' & curl http://{at}/inflight\n  \
-         curl -i -H 'x-school: north' --json '{{\"recipients\": 200}}' http://{at}/push"
-    );
-    let stop = async {
-        let _ = tokio::signal::ctrl_c().await;
-    };
-    axum::serve(listener, app).with_graceful_shutdown(stop).await?;
-    Ok(())
-}
-
-/// A group in Redis, if there is an address of one, else in this process.
-fn group(name: &str) -> Result<Group, Box<dyn Error>> {
-    let url: String = variable("REDIS_URL", String::new())?;
-    if url.is_empty() {
-        return Ok(Group::new(name, MemoryStore::new())?);
-    }
-    #[cfg(feature = "redis")]
-    return Ok(Group::new(name, tower_quota::RedisStore::connect(&url)?)?);
-    #[cfg(not(feature = "redis"))]
-    return Err("REDIS_URL cannot be used: run this example with --features redis".into());
+    serve(addr, app, |at| {
+        format!(
+            "  curl 'http://{at}/slow?ms=5000' & curl http://{at}/inflight\n  \
+             curl -i -H 'x-school: north' --json '{{\"recipients\": 200}}' http://{at}/push"
+        )
+    })
+    .await
 }
 
 /// Requests that take their time, so many at once.
@@ -233,13 +216,4 @@ fn answered(status: StatusCode) -> Response<Body> {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = status;
     response
-}
-
-/// The value of an environment variable, if it is set to one.
-fn variable<T: FromStr<Err: Display>>(name: &str, default: T) -> Result<T, String> {
-    match env::var(name) {
-        Ok(value) => value.parse().map_err(|error| format!("{name}: {value:?} cannot be used: {error}")),
-        Err(env::VarError::NotPresent) => Ok(default),
-        Err(error @ env::VarError::NotUnicode(_)) => Err(format!("{name} cannot be used: {error}")),
-    }
 }

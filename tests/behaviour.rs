@@ -5,6 +5,7 @@
 mod cases;
 mod engine;
 mod flow;
+mod grpc;
 mod layers;
 mod quickstart;
 mod redis;

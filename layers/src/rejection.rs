@@ -1,5 +1,7 @@
 //! The answer that a refused request gets.
 
+#[cfg(feature = "grpc")]
+pub(crate) mod grpc;
 mod http;
 mod reason;
 
@@ -19,8 +21,8 @@ const RETRY_AFTER_FAILURE: Duration = Duration::from_secs(1);
 
 /// Why a request was turned away, and what it is answered. Cheap to clone.
 ///
-/// A layer answers with it; a handler that charges by itself returns it (feature `axum`: it is a response). Either way it
-/// stands in the extensions of the response, where an outer layer or an outbound caller [finds it](Self::of): so a refusal
+/// A layer answers with it; a handler that charges by itself returns it (feature `axum`: it is a response; feature `grpc`:
+/// it becomes a `tonic::Status`). Either way it stands in the extensions of the response, where an outer layer or an outbound caller [finds it](Self::of): so a refusal
 /// of ours can be told from one of an upstream.
 #[derive(Clone, Debug)]
 pub struct Rejection(Arc<Inner>);
@@ -91,7 +93,11 @@ impl Rejection {
 
     /// The rejection that a response was made of, if it was made of one.
     pub fn of<B>(response: &Response<B>) -> Option<&Self> {
-        response.extensions().get()
+        let of_http = response.extensions().get();
+        #[cfg(feature = "grpc")]
+        return of_http.or_else(|| grpc::of(response));
+        #[cfg(not(feature = "grpc"))]
+        of_http
     }
 
     /// Why the request was turned away.
@@ -112,11 +118,21 @@ impl Rejection {
     /// How long the caller is told to wait, in whole seconds, at least one: the longest wait of all axes that refuse,
     /// rounded up. `None` if no wait helps.
     pub fn retry_after(&self) -> Option<Duration> {
-        let wait = match self.reason() {
+        let wait = self.wait()?;
+        Some(Duration::from_secs((wait.as_secs() + u64::from(wait.subsec_nanos() > 0)).max(1)))
+    }
+
+    /// The wait as it is known.
+    fn wait(&self) -> Option<Duration> {
+        match self.reason() {
             Reason::QuotaExceeded | Reason::CapacityExceeded => self.verdict().map(Verdict::wait),
             _ => self.0.retry_after,
-        }?;
-        Some(Duration::from_secs((wait.as_secs() + u64::from(wait.subsec_nanos() > 0)).max(1)))
+        }
+    }
+
+    /// The axes that refuse.
+    fn violated(&self) -> impl Iterator<Item = &Report> {
+        self.verdict().into_iter().flat_map(Verdict::reports).filter(|report| !report.fits())
     }
 
     /// What the decision came to on each axis, if there was one.

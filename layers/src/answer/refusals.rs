@@ -13,6 +13,8 @@ use tower_quota_core::Throttle;
 
 use super::body::{AnyBody, Refusal};
 use crate::rejection::Rejection;
+#[cfg(feature = "grpc")]
+use crate::rejection::grpc;
 
 type Answer = Arc<dyn Fn(&Rejection, &Parts) -> Response<Refusal> + Send + Sync>;
 
@@ -20,6 +22,9 @@ type Answer = Arc<dyn Fn(&Rejection, &Parts) -> Response<Refusal> + Send + Sync>
 #[derive(Clone, Default)]
 pub(crate) struct Refusals {
     answer: Option<Answer>,
+    /// Whether calls of gRPC are told when to try again in a form that retry policies of clients read.
+    #[cfg(feature = "grpc")]
+    pub(crate) grpc_pushback: bool,
     /// For mistakes in what the application hung in.
     mistakes: Arc<Throttle>,
 }
@@ -46,6 +51,12 @@ impl Refusals {
             response.extensions_mut().insert(rejection.clone());
             Some(response)
         });
+        #[cfg(feature = "grpc")]
+        if grpc::is_grpc(&parts.headers) {
+            // An application that thought of HTTP only must not answer calls with what no client of them understands.
+            let replaced = replaced.filter(|response| grpc::is_grpc(response.headers()));
+            return replaced.unwrap_or_else(|| rejection.to_grpc(&parts.headers, self.grpc_pushback));
+        }
         let mut response = replaced.unwrap_or_else(|| rejection.to_response().map(Refusal::whole));
         if parts.method == Method::HEAD {
             without_body(&mut response);

@@ -76,6 +76,13 @@ impl BackoffLayer {
         self.set(|rules| rules.otherwise = time)
     }
 
+    /// Tells refused calls of gRPC when to try again, in `grpc-retry-pushback-ms`. As
+    /// [`QuotaLayer::grpc_pushback`](crate::QuotaLayer::grpc_pushback).
+    #[cfg(feature = "grpc")]
+    pub fn grpc_pushback(self) -> Self {
+        self.set(|rules| rules.refusals.grpc_pushback = true)
+    }
+
     /// Answers calls that are not made with the application's own response, instead of the
     /// [problem document](Rejection::to_response). As [`QuotaLayer::reject_with`](crate::QuotaLayer::reject_with).
     pub fn reject_with<B: AnyBody>(

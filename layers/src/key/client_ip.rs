@@ -219,8 +219,8 @@ impl TrustedProxies {
 /// The client's address: IPv4 whole, IPv6 by its prefix, one key for one host however its address is written.
 ///
 /// The peer is told by axum's `ConnectInfo<SocketAddr>` (feature `axum`; serve with
-/// `into_make_service_with_connect_info::<SocketAddr>()`), or by a [`PeerAddr`] in the request's extensions. Without
-/// either, a request has no key, which is logged once with the cure.
+/// `into_make_service_with_connect_info::<SocketAddr>()`), by tonic's server (feature `grpc`), or by a [`PeerAddr`] in the
+/// request's extensions. Without any, a request has no key, which is logged once with the cure.
 ///
 /// ```
 /// use tower_quota::key::{self, TrustedProxies};
@@ -245,6 +245,10 @@ fn peer(parts: &Parts) -> Option<IpAddr> {
     }
     #[cfg(feature = "axum")]
     if let Some(axum::extract::ConnectInfo(peer)) = parts.extensions.get::<axum::extract::ConnectInfo<SocketAddr>>() {
+        return Some(peer.ip());
+    }
+    #[cfg(feature = "grpc")]
+    if let Some(peer) = parts.extensions.get().and_then(tonic::transport::server::TcpConnectInfo::remote_addr) {
         return Some(peer.ip());
     }
     parts.extensions.get::<SocketAddr>().map(SocketAddr::ip)

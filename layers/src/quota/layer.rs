@@ -121,12 +121,22 @@ impl QuotaLayer {
         self.set(|rules| rules.fields = Some(Arc::new(Fields::new(fields))))
     }
 
+    /// Tells refused calls of gRPC in `grpc-retry-pushback-ms` when to try again, or, where no wait helps, not to: off by
+    /// default.
+    ///
+    /// A client with a retry policy that covers the status then waits for so long, instead of by its own backoff.
+    #[cfg(feature = "grpc")]
+    pub fn grpc_pushback(self) -> Self {
+        self.set(|rules| rules.refusals.grpc_pushback = true)
+    }
+
     /// Answers refused requests with the application's own response, instead of the
     /// [problem document](Rejection::to_response).
     ///
     /// Nothing is added to it but the [`Rejection`] in its extensions: status, `Retry-After` and caching are the
     /// application's. It replaces the answer of a handler that returns the rejection of its own charge, too. A panic of
-    /// `answer` is answered with the problem document.
+    /// `answer` is answered with the problem document. A call of gRPC gets a response of it only if that is one of gRPC,
+    /// too, by its content type; else the status.
     pub fn reject_with<B: AnyBody>(
         self,
         answer: impl Fn(&Rejection, &Parts) -> Response<B> + Send + Sync + 'static,
@@ -207,6 +217,13 @@ macro_rules! decision_setters {
             /// Tells of the limits. See [`QuotaLayer::limit_fields`](crate::QuotaLayer::limit_fields).
             pub fn limit_fields(self, fields: $crate::LimitFields) -> $crate::QuotaLayer {
                 $crate::QuotaLayer::of(self).limit_fields(fields)
+            }
+
+            /// Tells refused calls of gRPC when to try again. See
+            /// [`QuotaLayer::grpc_pushback`](crate::QuotaLayer::grpc_pushback).
+            #[cfg(feature = "grpc")]
+            pub fn grpc_pushback(self) -> $crate::QuotaLayer {
+                $crate::QuotaLayer::of(self).grpc_pushback()
             }
 
             /// Answers refused requests differently. See

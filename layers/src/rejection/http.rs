@@ -46,7 +46,7 @@ impl fmt::Display for Problem<'_> {
         }
         if let Some(verdict) = rejection.verdict() {
             f.write_str(r#","violated-policies":["#)?;
-            for (index, report) in verdict.reports().iter().filter(|report| !report.fits()).enumerate() {
+            for (index, report) in rejection.violated().enumerate() {
                 let comma = if index > 0 { "," } else { "" };
                 write!(f, r#"{comma}"{}""#, report.axis())?;
             }
