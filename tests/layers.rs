@@ -8,5 +8,6 @@ mod cooldown;
 mod handler;
 mod limit_fields;
 mod mounting;
+mod order;
 mod read_write_split;
 mod service;

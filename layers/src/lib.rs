@@ -3,6 +3,7 @@
 mod answer;
 mod backoff;
 mod concurrency;
+mod content_type;
 mod cooldown;
 mod global_capacity;
 pub mod key;

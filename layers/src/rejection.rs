@@ -1,7 +1,7 @@
 //! The answer that a refused request gets.
 
 #[cfg(feature = "grpc")]
-pub(crate) mod grpc;
+mod grpc;
 mod http;
 mod reason;
 

@@ -12,9 +12,9 @@ use http_body::Body;
 use tower_quota_core::Throttle;
 
 use super::body::{AnyBody, Refusal};
-use crate::rejection::Rejection;
 #[cfg(feature = "grpc")]
-use crate::rejection::grpc;
+use crate::content_type;
+use crate::rejection::Rejection;
 
 type Answer = Arc<dyn Fn(&Rejection, &Parts) -> Response<Refusal> + Send + Sync>;
 
@@ -52,9 +52,9 @@ impl Refusals {
             Some(response)
         });
         #[cfg(feature = "grpc")]
-        if grpc::is_grpc(&parts.headers) {
+        if content_type::is_grpc(&parts.headers) {
             // An application that thought of HTTP only must not answer calls with what no client of them understands.
-            let replaced = replaced.filter(|response| grpc::is_grpc(response.headers()));
+            let replaced = replaced.filter(|response| content_type::is_grpc(response.headers()));
             return replaced.unwrap_or_else(|| rejection.to_grpc(&parts.headers, self.grpc_pushback));
         }
         let mut response = replaced.unwrap_or_else(|| rejection.to_response().map(Refusal::whole));

@@ -6,11 +6,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use http::Method;
-use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use tower_quota_core::Throttle;
 
 use crate::answer::log_panic;
+use crate::content_type::is_grpc;
 
 /// The side of a split that a request goes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -36,7 +36,7 @@ pub(super) struct Classifier {
 
 impl Classifier {
     pub(super) fn side(&self, parts: &Parts) -> Side {
-        if let Some(reads) = self.grpc_reads.as_ref().filter(|_| is_grpc(parts)) {
+        if let Some(reads) = self.grpc_reads.as_ref().filter(|_| is_grpc(&parts.headers)) {
             return if reads.contains(parts.uri.path()) { Side::Read } else { Side::Write };
         }
         let Some(classify) = &self.classify else { return by_method(&parts.method) };
@@ -54,11 +54,6 @@ fn by_method(method: &Method) -> Side {
         Method::OPTIONS => Side::Neither,
         _ => Side::Write,
     }
-}
-
-fn is_grpc(parts: &Parts) -> bool {
-    let content_type = parts.headers.get(CONTENT_TYPE).map(http::HeaderValue::as_bytes);
-    content_type.is_some_and(|content_type| content_type.starts_with(b"application/grpc"))
 }
 
 impl fmt::Debug for Classifier {

@@ -1,18 +1,18 @@
-//! A rejection as a gRPC status, and which requests are calls of gRPC.
+//! A rejection as a gRPC status.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::CONTENT_TYPE;
-use http::{HeaderMap, HeaderValue, Response};
+use http::{HeaderMap, Response};
 use tonic::metadata::{MetadataMap, MetadataValue};
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, PreconditionViolation, QuotaViolation, StatusExt};
 use tower_quota_core::Verdict;
 
 use super::{Reason, Rejection};
+use crate::content_type;
 
-const GRPC: &str = "application/grpc";
 const PUSHBACK: &str = "grpc-retry-pushback-ms";
 
 /// What a handler returns whose own charge was refused, and what a layer answers a call with.
@@ -79,7 +79,7 @@ impl Rejection {
     pub(crate) fn to_grpc<B: Default>(&self, request: &HeaderMap, pushback: bool) -> Response<B> {
         let mut response = self.to_status(pushback).into_http();
         response.extensions_mut().insert(self.clone());
-        if let Some(of_web) = request.get(CONTENT_TYPE).filter(|value| subtype(value).is_some_and(is_web)) {
+        if let Some(of_web) = content_type::of_grpc_web(request) {
             response.headers_mut().insert(CONTENT_TYPE, of_web.clone());
         }
         response
@@ -92,23 +92,6 @@ pub(super) fn of<B>(response: &Response<B>) -> Option<&Rejection> {
     std::error::Error::source(status)?.downcast_ref()
 }
 
-/// Whether a head is one of gRPC, of its web form too: by the content type.
-pub(crate) fn is_grpc(headers: &HeaderMap) -> bool {
-    let rest = headers.get(CONTENT_TYPE).and_then(subtype);
-    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['+', ';', ' ']) || is_web(rest))
-}
-
-/// What follows `application/grpc`.
-fn subtype(content_type: &HeaderValue) -> Option<&str> {
-    let text = content_type.to_str().ok()?;
-    let (kind, rest) = text.split_at_checked(GRPC.len())?;
-    kind.eq_ignore_ascii_case(GRPC).then_some(rest)
-}
-
-fn is_web(rest: &str) -> bool {
-    rest.get(..4).is_some_and(|start| start.eq_ignore_ascii_case("-web"))
-}
-
 fn code(reason: Reason) -> Code {
     match reason {
         Reason::QuotaExceeded => Code::ResourceExhausted,
@@ -116,27 +99,5 @@ fn code(reason: Reason) -> Code {
         Reason::CostExceedsLimit => Code::FailedPrecondition,
         Reason::KeyMissing | Reason::KeyMalformed => Code::InvalidArgument,
         Reason::Misconfigured => Code::Internal,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn calls_are_told_by_their_content_type() {
-        let is_call = |content_type: &[u8]| {
-            let value = HeaderValue::from_bytes(content_type).unwrap();
-            is_grpc(&HeaderMap::from_iter([(CONTENT_TYPE, value)]))
-        };
-        for call in ["", "+proto", "+json", ";charset=utf-8", "-web", "-web+proto", "-web-text+proto"] {
-            assert!(is_call(format!("application/grpc{call}").as_bytes()), "{call}");
-            assert!(is_call(format!("Application/gRPC{call}").as_bytes()), "{call}");
-        }
-        for other in [&b""[..], b"application/grp", b"application/json", b"application/grpcs", b"application/grpc\xff"]
-        {
-            assert!(!is_call(other), "{other:?}");
-        }
-        assert!(!is_grpc(&HeaderMap::new()));
     }
 }
