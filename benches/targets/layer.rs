@@ -1,5 +1,5 @@
-//! P2 and CL: what a layer adds to a ready mock service. Ours decides two axes; the baseline, `tower_governor`, one. Neither adds
-//! header fields. The same 10,000 accounts, by the header `x-account`.
+//! P2 and CL: what a layer adds to a ready mock service. Ours decides two axes; the baseline, `tower_governor`, one. The
+//! same 10,000 accounts, by the header `x-account`.
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
@@ -15,7 +15,9 @@ use tower_governor::GovernorLayer;
 use tower_governor::errors::GovernorError;
 use tower_governor::governor::GovernorConfigBuilder;
 use tower_governor::key_extractor::KeyExtractor;
-use tower_quota::{ConcurrencyLayer, GlobalCapacityLayer, Group, HOUR, MemoryStore, Quota, UserQuotaLayer, key};
+use tower_quota::{
+    ConcurrencyLayer, GlobalCapacityLayer, Group, HOUR, LimitFields, MemoryStore, Quota, UserQuotaLayer, key,
+};
 
 use crate::measure::{Row, accounts, nanos_per, time};
 
@@ -32,21 +34,26 @@ pub(crate) fn run() {
     let account = UserQuotaLayer::new(&account, key::header("x-account").expect("a header"));
     let layer = account.and(GlobalCapacityLayer::new(&capacity)).expect("one group");
 
-    let config = GovernorConfigBuilder::default().per_nanosecond(1).burst_size(1 << 30).key_extractor(Account).finish();
-    let peer = GovernorLayer::new(Arc::new(config.expect("a configuration")));
+    let mut config = GovernorConfigBuilder::default().per_nanosecond(1).burst_size(1 << 30).key_extractor(Account);
+    let with_headers = GovernorLayer::new(Arc::new(config.use_headers().finish().expect("a configuration")));
+    let peer = GovernorLayer::new(Arc::new(config.finish().expect("a configuration")));
 
     let row = Row {
         id: "P2",
-        what: "added by a layer of two axes, without fields",
-        baseline: "tower_governor (one axis), without headers",
+        what: "added by a layer of two axes, with RateLimit fields",
+        baseline: "tower_governor (one axis), with headers",
         unit: "ns",
         target: 0.6,
     };
-    let (mut ours, mut peer) = (layer.layer(Mock), peer.layer(Mock));
-    row.compare(
-        || each(&accounts, &mut ours) - each(&accounts, &mut Mock),
-        || each(&accounts, &mut peer) - each(&accounts, &mut Mock),
-    );
+    let telling = layer.clone().limit_fields(LimitFields::draft_11());
+    compare(&row, &accounts, &mut telling.layer(Mock), &mut with_headers.layer(Mock));
+
+    let row = Row {
+        what: "added by a layer of two axes, without fields",
+        baseline: "tower_governor (one axis), without headers",
+        ..row
+    };
+    compare(&row, &accounts, &mut layer.layer(Mock), &mut peer.layer(Mock));
 }
 
 /// CL: what a concurrency layer adds, which waits in the future and holds until the body's end; beside tower's.
@@ -58,12 +65,20 @@ pub(crate) fn run_concurrency() {
         unit: "ns",
         target: 1.0,
     };
-    let mut ours = ConcurrencyLayer::new(64).layer(Mock);
-    let mut peer = ConcurrencyLimitLayer::new(64).layer(Mock);
     let accounts = vec![HeaderValue::from_static("account"); ACCOUNTS];
+    let (mut ours, mut peer) = (ConcurrencyLayer::new(64).layer(Mock), ConcurrencyLimitLayer::new(64).layer(Mock));
+    compare(&row, &accounts, &mut ours, &mut peer);
+}
+
+/// Compares what two layers add.
+fn compare<O, P, B, C>(row: &Row, accounts: &[HeaderValue], ours: &mut O, peer: &mut P)
+where
+    O: Service<Request<Body>, Response = Response<B>, Error = Infallible>,
+    P: Service<Request<Body>, Response = Response<C>, Error = Infallible>,
+{
     row.compare(
-        || each(&accounts, &mut ours) - each(&accounts, &mut Mock),
-        || each(&accounts, &mut peer) - each(&accounts, &mut Mock),
+        || each(accounts, ours) - each(accounts, &mut Mock),
+        || each(accounts, peer) - each(accounts, &mut Mock),
     );
 }
 
