@@ -1,10 +1,11 @@
 //! What a response tells of the limits: header fields for clients that pace themselves.
 
 use std::cmp::Ordering;
-use std::fmt::Write;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use bytes::Bytes;
+use http::header::Entry;
 use http::{HeaderName, HeaderValue, Response};
 use tower_quota_core::{Quota, Report, Verdict};
 
@@ -119,24 +120,30 @@ impl Fields {
         self.kind
     }
 
-    /// Tells what a decision came to; `quotas` are those of the layer's axes.
-    pub(crate) fn tell<B>(&self, response: &mut Response<B>, verdict: &Verdict, quotas: &[(&'static str, Quota)]) {
+    /// Tells what a decision came to.
+    pub(crate) fn tell<B>(
+        &self,
+        response: &mut Response<B>,
+        verdict: &Verdict,
+        quota_of: impl Fn(&str) -> Option<Quota>,
+    ) {
         let ToldSoFar { axes: inner, mut fields } = response.extensions_mut().remove().unwrap_or_default();
-        let mut axes: Vec<Told> = verdict.reports().iter().map(|report| Told::of(report, quotas)).collect();
+        let mut axes: Vec<Told> =
+            verdict.reports().iter().map(|report| Told::of(report, quota_of(report.axis()))).collect();
         axes.extend(inner);
 
         let headers = response.headers_mut();
-        let mut set = |name: HeaderName, value: HeaderValue| {
-            if fields.contains(&name) {
-                headers.insert(name, value);
-            } else if !headers.contains_key(&name) {
-                fields.push(name.clone());
-                headers.insert(name, value);
+        let mut set = |name: HeaderName, value: HeaderValue| match headers.entry(&name) {
+            Entry::Occupied(mut ours) if fields.contains(&name) => drop(ours.insert(value)),
+            Entry::Occupied(_) => {}
+            Entry::Vacant(vacant) => {
+                vacant.insert(value);
+                fields.push(name);
             }
         };
         if let Some(Draft::Eleven) = self.kind.draft {
             set(POLICY, self.policy(&axes));
-            set(LIMIT, list(&axes, |told, text| write!(text, ";r={};t={}", told.remaining, told.reset)));
+            set(LIMIT, list(&axes, |told| [(";r=", told.remaining), (";t=", told.reset)]));
         }
         if let Some((format, tightest)) = self.kind.x_rate_limit.zip(axes.iter().min_by(|a, b| a.by_tightness(b))) {
             set(X_LIMIT, tightest.limit.into());
@@ -154,16 +161,15 @@ impl Fields {
         if let Some((_, value)) = policy.as_ref().filter(|(written, _)| is_same(written)) {
             return value.clone();
         }
-        let value = list(told, |told, text| write!(text, ";q={};w={}", told.limit, told.period));
+        let value = list(told, |told| [(";q=", told.limit), (";w=", told.period)]);
         *policy = Some((told.to_vec(), value.clone()));
         value
     }
 }
 
 impl Told {
-    fn of(report: &Report, quotas: &[(&'static str, Quota)]) -> Self {
-        let quota = quotas.iter().find(|(axis, _)| *axis == report.axis());
-        let period = quota.map_or(0, |(_, quota)| seconds(quota.period()));
+    fn of(report: &Report, quota: Option<Quota>) -> Self {
+        let period = quota.map_or(0, |quota| seconds(quota.period()));
         // A client that waits until the reset must not be refused then.
         let reset = seconds(report.reset().max(report.wait()));
         let limit = report.limit().min(MAX_INTEGER);
@@ -183,14 +189,19 @@ impl Told {
 }
 
 /// A list of strings with parameters (RFC 9651). Names of axes need no escapes.
-fn list(told: &[Told], parameters: impl Fn(&Told, &mut String) -> std::fmt::Result) -> HeaderValue {
-    let mut text = String::with_capacity(told.len() * 32);
-    for (index, told) in told.iter().enumerate() {
-        // Writing to a string does not fail.
-        let _ = write!(text, "{}\"{}\"", if index > 0 { ", " } else { "" }, told.axis);
-        let _ = parameters(told, &mut text);
+fn list(told: &[Told], parameters: impl Fn(&Told) -> [(&'static str, u64); 2]) -> HeaderValue {
+    let mut text = String::with_capacity(told.len() * 48);
+    let mut digits = itoa::Buffer::new();
+    for told in told {
+        text.push_str(if text.is_empty() { "\"" } else { ", \"" });
+        text.push_str(told.axis);
+        text.push('"');
+        for (name, value) in parameters(told) {
+            text.push_str(name);
+            text.push_str(digits.format(value));
+        }
     }
-    HeaderValue::from_maybe_shared(bytes::Bytes::from(text)).expect("it is ASCII")
+    HeaderValue::from_maybe_shared(Bytes::from(text)).expect("it is ASCII")
 }
 
 /// Whole seconds, rounded up.

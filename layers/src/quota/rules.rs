@@ -153,8 +153,9 @@ impl Rules {
     /// Tells of the limits in a response's header, if that is wanted.
     pub(super) fn tell_limits<B>(&self, response: &mut Response<B>, verdict: &Verdict) {
         if let Some(fields) = &self.fields {
-            let quotas: Vec<_> = self.meter.quotas().collect();
-            fields.tell(response, verdict, &quotas);
+            fields.tell(response, verdict, |axis| {
+                self.meter.quotas().find_map(|(name, quota)| (name == axis).then_some(quota))
+            });
         }
     }
 
