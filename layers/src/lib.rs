@@ -13,6 +13,7 @@ mod read_write_split;
 mod rejection;
 mod retry_after;
 mod user_quota;
+mod wrapped;
 
 pub use answer::{AnswerBody, AnyBody};
 pub use backoff::{Backoff, BackoffFuture, BackoffLayer};

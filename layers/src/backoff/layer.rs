@@ -3,16 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::Response;
-use http::request::Parts;
 use tower_layer::Layer;
 use tower_quota_core::BackoffAxis;
 
 use super::rules::Rules;
 use super::service::Backoff;
-use crate::answer::{AnyBody, Refusals};
+use crate::answer::{Refusals, refusal_setters};
 use crate::key::RequestKey;
-use crate::rejection::Rejection;
 
 /// Around an outbound client: an upstream that answers 429 or 503 with `Retry-After` is not called again under the same key
 /// before that time, by no instance if the store is shared.
@@ -76,21 +73,7 @@ impl BackoffLayer {
         self.set(|rules| rules.otherwise = time)
     }
 
-    /// Tells refused calls of gRPC when to try again, in `grpc-retry-pushback-ms`. As
-    /// [`QuotaLayer::grpc_pushback`](crate::QuotaLayer::grpc_pushback).
-    #[cfg(feature = "grpc")]
-    pub fn grpc_pushback(self) -> Self {
-        self.set(|rules| rules.refusals.grpc_pushback = true)
-    }
-
-    /// Answers calls that are not made with the application's own response, instead of the
-    /// [problem document](Rejection::to_response). As [`QuotaLayer::reject_with`](crate::QuotaLayer::reject_with).
-    pub fn reject_with<B: AnyBody>(
-        self,
-        answer: impl Fn(&Rejection, &Parts) -> Response<B> + Send + Sync + 'static,
-    ) -> Self {
-        self.set(|rules| rules.refusals.replace(answer))
-    }
+    refusal_setters!();
 
     fn set(self, change: impl FnOnce(&mut Rules)) -> Self {
         let mut rules = Arc::unwrap_or_clone(self.rules);

@@ -1,6 +1,5 @@
 //! The service behind a backoff layer.
 
-use std::mem;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -10,6 +9,7 @@ use tower_service::Service;
 use super::future::BackoffFuture;
 use super::rules::Rules;
 use crate::answer::AnswerBody;
+use crate::wrapped::{around_inner, take_ready};
 
 /// Calls its upstream only while that has not asked for a pause. Made by [`BackoffLayer`](crate::BackoffLayer).
 ///
@@ -20,26 +20,7 @@ pub struct Backoff<S> {
     rules: Arc<Rules>,
 }
 
-impl<S> Backoff<S> {
-    pub(super) fn new(inner: S, rules: Arc<Rules>) -> Self {
-        Self { inner, rules }
-    }
-
-    /// The inner service.
-    pub fn get_ref(&self) -> &S {
-        &self.inner
-    }
-
-    /// The inner service.
-    pub fn get_mut(&mut self) -> &mut S {
-        &mut self.inner
-    }
-
-    /// The inner service, without pauses.
-    pub fn into_inner(self) -> S {
-        self.inner
-    }
-}
+around_inner!(Backoff);
 
 impl<S, ReqBody, ResBody> Service<Request<ReqBody>> for Backoff<S>
 where
@@ -54,9 +35,7 @@ where
     }
 
     fn call(&mut self, request: Request<ReqBody>) -> Self::Future {
-        // The service that is ready goes with the request; a clone of it takes its place.
-        let clone = self.inner.clone();
-        let ready = mem::replace(&mut self.inner, clone);
+        let ready = take_ready(&mut self.inner);
         BackoffFuture::new(ready, request, Arc::clone(&self.rules))
     }
 }

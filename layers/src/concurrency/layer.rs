@@ -3,16 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::Response;
 use http::request::Parts;
 use tower_layer::Layer;
 
 use super::gate::{Gate, Limits};
 use super::rules::Rules;
 use super::service::Concurrency;
-use crate::answer::{AnyBody, Refusals};
+use crate::answer::{Refusals, refusal_setters};
 use crate::key::RequestKey;
-use crate::rejection::Rejection;
 
 /// Lets at most so many requests through at once: inbound in front of a handler, outbound around a client.
 ///
@@ -147,21 +145,7 @@ impl ConcurrencyLayer {
         self.set(|rules| rules.retry_after = wait)
     }
 
-    /// Tells refused calls of gRPC when to try again, in `grpc-retry-pushback-ms`. As
-    /// [`QuotaLayer::grpc_pushback`](crate::QuotaLayer::grpc_pushback).
-    #[cfg(feature = "grpc")]
-    pub fn grpc_pushback(self) -> Self {
-        self.set(|rules| rules.refusals.grpc_pushback = true)
-    }
-
-    /// Answers refused requests with the application's own response, instead of the
-    /// [problem document](Rejection::to_response). As [`QuotaLayer::reject_with`](crate::QuotaLayer::reject_with).
-    pub fn reject_with<B: AnyBody>(
-        self,
-        answer: impl Fn(&Rejection, &Parts) -> Response<B> + Send + Sync + 'static,
-    ) -> Self {
-        self.set(|rules| rules.refusals.replace(answer))
-    }
+    refusal_setters!();
 
     /// Changes the limit while requests are in flight: that of each key, if there are keys. A lower one lets nobody
     /// through until what is in flight is below it; a higher one lets those who wait through at once.

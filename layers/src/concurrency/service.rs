@@ -1,6 +1,5 @@
 //! The service behind a concurrency layer.
 
-use std::mem;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -11,6 +10,7 @@ use tower_service::Service;
 use super::body::PermitBody;
 use super::future::ConcurrencyFuture;
 use super::rules::Rules;
+use crate::wrapped::{around_inner, take_ready};
 
 /// Lets at most so many requests through at once. Made by [`ConcurrencyLayer`](crate::ConcurrencyLayer).
 ///
@@ -22,26 +22,7 @@ pub struct Concurrency<S> {
     rules: Arc<Rules>,
 }
 
-impl<S> Concurrency<S> {
-    pub(super) fn new(inner: S, rules: Arc<Rules>) -> Self {
-        Self { inner, rules }
-    }
-
-    /// The inner service.
-    pub fn get_ref(&self) -> &S {
-        &self.inner
-    }
-
-    /// The inner service.
-    pub fn get_mut(&mut self) -> &mut S {
-        &mut self.inner
-    }
-
-    /// The inner service, without a limit.
-    pub fn into_inner(self) -> S {
-        self.inner
-    }
-}
+around_inner!(Concurrency);
 
 impl<S, ReqBody, ResBody> Service<Request<ReqBody>> for Concurrency<S>
 where
@@ -57,9 +38,7 @@ where
     }
 
     fn call(&mut self, request: Request<ReqBody>) -> Self::Future {
-        // The service that is ready goes with the request; a clone of it takes its place.
-        let clone = self.inner.clone();
-        let ready = mem::replace(&mut self.inner, clone);
+        let ready = take_ready(&mut self.inner);
         ConcurrencyFuture::new(ready, request, Arc::clone(&self.rules))
     }
 }

@@ -3,16 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::Response;
 use http::request::Parts;
 use tower_layer::Layer;
 use tower_quota_core::CooldownAxis;
 
 use super::rules::Rules;
 use super::service::Cooling;
-use crate::answer::{AnyBody, Refusals};
+use crate::answer::{Refusals, refusal_setters};
 use crate::key::RequestKey;
-use crate::rejection::Rejection;
 
 /// Counts the attempts, or the failures, of each key, and lets it rest: around an outbound client, or in front of a login.
 ///
@@ -95,21 +93,7 @@ impl CooldownLayer {
         self.set(|rules| rules.rest_at_most = time)
     }
 
-    /// Tells refused calls of gRPC when to try again, in `grpc-retry-pushback-ms`. As
-    /// [`QuotaLayer::grpc_pushback`](crate::QuotaLayer::grpc_pushback).
-    #[cfg(feature = "grpc")]
-    pub fn grpc_pushback(self) -> Self {
-        self.set(|rules| rules.refusals.grpc_pushback = true)
-    }
-
-    /// Answers refused requests with the application's own response, instead of the
-    /// [problem document](Rejection::to_response). As [`QuotaLayer::reject_with`](crate::QuotaLayer::reject_with).
-    pub fn reject_with<B: AnyBody>(
-        self,
-        answer: impl Fn(&Rejection, &Parts) -> Response<B> + Send + Sync + 'static,
-    ) -> Self {
-        self.set(|rules| rules.refusals.replace(answer))
-    }
+    refusal_setters!();
 
     fn set(self, change: impl FnOnce(&mut Rules)) -> Self {
         let mut rules = Arc::unwrap_or_clone(self.rules);

@@ -1,6 +1,5 @@
 //! The one service behind all quota layers.
 
-use std::mem;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -11,6 +10,7 @@ use tower_service::Service;
 use super::future::{MeteredFuture, Watched};
 use super::rules::{Begun, Rules};
 use crate::answer::AnswerBody;
+use crate::wrapped::{around_inner, take_ready};
 
 /// Charges each request before the inner service sees it. Made by [`QuotaLayer`](crate::QuotaLayer) and the layers of one
 /// axis.
@@ -23,26 +23,7 @@ pub struct Metered<S> {
     rules: Arc<Rules>,
 }
 
-impl<S> Metered<S> {
-    pub(super) fn new(inner: S, rules: Arc<Rules>) -> Self {
-        Self { inner, rules }
-    }
-
-    /// The inner service.
-    pub fn get_ref(&self) -> &S {
-        &self.inner
-    }
-
-    /// The inner service.
-    pub fn get_mut(&mut self) -> &mut S {
-        &mut self.inner
-    }
-
-    /// The inner service, without the meter.
-    pub fn into_inner(self) -> S {
-        self.inner
-    }
-}
+around_inner!(Metered);
 
 impl<S, ReqBody, ResBody> Service<Request<ReqBody>> for Metered<S>
 where
@@ -72,9 +53,7 @@ where
             }
             Begun::Refused(rejection) => MeteredFuture::refused(self.rules.refuse(&rejection, &parts)),
             Begun::Waiting(charge) => {
-                // The service that is ready goes with the request; a clone of it takes its place.
-                let clone = self.inner.clone();
-                let ready = mem::replace(&mut self.inner, clone);
+                let ready = take_ready(&mut self.inner);
                 MeteredFuture::waiting(charge, ready, Request::from_parts(parts, body), Arc::clone(&self.rules))
             }
         }

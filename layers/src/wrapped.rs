@@ -1,0 +1,34 @@
+//! What every service around another one has in common.
+
+/// Gives a service `new`, and access to the one that it is around.
+macro_rules! around_inner {
+    ($service:ident) => {
+        impl<S> $service<S> {
+            pub(super) fn new(inner: S, rules: Arc<Rules>) -> Self {
+                Self { inner, rules }
+            }
+
+            /// The inner service.
+            pub fn get_ref(&self) -> &S {
+                &self.inner
+            }
+
+            /// The inner service.
+            pub fn get_mut(&mut self) -> &mut S {
+                &mut self.inner
+            }
+
+            /// The inner service alone.
+            pub fn into_inner(self) -> S {
+                self.inner
+            }
+        }
+    };
+}
+pub(crate) use around_inner;
+
+/// The service that is ready, to go with a request; a clone of it takes its place.
+pub(crate) fn take_ready<S: Clone>(inner: &mut S) -> S {
+    let clone = inner.clone();
+    std::mem::replace(inner, clone)
+}
