@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use ::http::{Response, StatusCode};
-use tower_quota_core::{ChargeError, Report, Verdict};
+use tower_quota_core::{ChargeError, Key, KeyRead, Report, Verdict};
 
 pub use self::reason::Reason;
 
@@ -89,6 +89,15 @@ impl Rejection {
     /// Something that the application hung into a layer does not work.
     pub(crate) fn misconfigured() -> Self {
         Self::plain(Reason::Misconfigured)
+    }
+
+    /// The key that was read, or why there is none.
+    pub(crate) fn unless_found(read: KeyRead) -> Result<Key, Self> {
+        match read {
+            KeyRead::Found(key) => Ok(key),
+            KeyRead::Missing => Err(Self::plain(Reason::KeyMissing)),
+            _ => Err(Self::plain(Reason::KeyMalformed)),
+        }
     }
 
     /// The rejection that a response was made of, if it was made of one.

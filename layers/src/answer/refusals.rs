@@ -64,6 +64,14 @@ impl Refusals {
         response
     }
 
+    /// Runs functions of the application; a panic is logged, and its request refused.
+    pub(crate) fn guard<T>(&self, application: impl FnOnce() -> T) -> Result<T, Rejection> {
+        catch_unwind(AssertUnwindSafe(application)).map_err(|panic| {
+            log_panic(&self.mistakes, &*panic);
+            Rejection::misconfigured()
+        })
+    }
+
     /// Where mistakes of the application are told.
     pub(crate) fn mistakes(&self) -> &Throttle {
         &self.mistakes

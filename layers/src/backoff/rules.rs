@@ -1,14 +1,13 @@
 //! What a backoff layer was told to do.
 
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use http::request::Parts;
 use http::{Response, StatusCode};
-use tower_quota_core::{BackoffAxis, Key, KeyRead, Paused};
+use tower_quota_core::{BackoffAxis, Key, Paused};
 
-use crate::answer::{Refusals, log_panic};
+use crate::answer::Refusals;
 use crate::key::RequestKey;
 use crate::rejection::{Reason, Rejection};
 use crate::retry_after;
@@ -25,15 +24,7 @@ pub(super) struct Rules {
 
 impl Rules {
     pub(super) fn key(&self, parts: &Parts) -> Result<Key, Rejection> {
-        let read = catch_unwind(AssertUnwindSafe(|| self.key.read(parts))).map_err(|panic| {
-            log_panic(self.refusals.mistakes(), &*panic);
-            Rejection::misconfigured()
-        })?;
-        match read {
-            KeyRead::Found(key) => Ok(key),
-            KeyRead::Missing => Err(Rejection::plain(Reason::KeyMissing)),
-            _ => Err(Rejection::plain(Reason::KeyMalformed)),
-        }
+        Rejection::unless_found(self.refusals.guard(|| self.key.read(parts))?)
     }
 
     /// A call that may not be made now.

@@ -1,18 +1,17 @@
 //! What a concurrency layer was told to do, and what that comes to for one request.
 
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::UPGRADE;
 use http::request::Parts;
 use http::{Method, Request, Response};
-use tower_quota_core::{Key, KeyRead};
+use tower_quota_core::Key;
 
 use super::gate::Gate;
 use super::permit::{Asked, Held};
-use crate::answer::{Refusal, Refusals, log_panic};
+use crate::answer::{Refusal, Refusals};
 use crate::key::RequestKey;
 use crate::rejection::{Reason, Rejection};
 
@@ -39,21 +38,12 @@ impl Rules {
 
     /// Asks for the place of a request.
     pub(super) fn ask(&self, parts: &Parts) -> Result<Asked, Rejection> {
-        // The application's functions run in here.
-        let read = catch_unwind(AssertUnwindSafe(|| {
+        let (key, weight) = self.refusals.guard(|| {
             let key = self.key.as_ref().map(|key| key.read(parts));
             (key, self.weight.as_ref().map_or(1, |weight| weight(parts)))
-        }));
-        let (key, weight) = read.map_err(|panic| {
-            log_panic(self.refusals.mistakes(), &*panic);
-            Rejection::misconfigured()
         })?;
-        match key {
-            None => Ok(self.ask_for(None, weight)),
-            Some(KeyRead::Found(key)) => Ok(self.ask_for(Some(Box::new(key)), weight)),
-            Some(KeyRead::Missing) => Err(Rejection::plain(Reason::KeyMissing)),
-            Some(_) => Err(Rejection::plain(Reason::KeyMalformed)),
-        }
+        let key = key.map(Rejection::unless_found).transpose()?;
+        Ok(self.ask_for(key.map(Box::new), weight))
     }
 
     fn ask_for(&self, key: Option<Box<Key>>, weight: usize) -> Asked {

@@ -1,18 +1,17 @@
 //! What a cooldown layer was told to do.
 
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::Response;
 use http::request::Parts;
 use http::response::Parts as Answer;
-use tower_quota_core::{Attempts, Begin, CooldownAxis, KeyRead};
+use tower_quota_core::{Attempts, Begin, CooldownAxis};
 
-use crate::answer::{Refusals, log_panic};
+use crate::answer::Refusals;
 use crate::key::RequestKey;
-use crate::rejection::{Reason, Rejection};
+use crate::rejection::Rejection;
 use crate::retry_after;
 
 type Count = Arc<dyn Fn(&Parts) -> u64 + Send + Sync>;
@@ -42,19 +41,10 @@ pub(super) struct Rules {
 impl Rules {
     /// Counts the attempts of a request.
     pub(super) fn begin(&self, parts: &Parts) -> Result<Begin, Rejection> {
-        // The application's functions run in here.
-        let read = catch_unwind(AssertUnwindSafe(|| {
-            (self.key.read(parts), self.attempts.as_ref().map_or(1, |attempts| attempts(parts)))
-        }));
-        let (key, attempts) = read.map_err(|panic| {
-            log_panic(self.refusals.mistakes(), &*panic);
-            Rejection::misconfigured()
-        })?;
-        match key {
-            KeyRead::Found(key) => Ok(self.axis.begin(&key, attempts).whole().wait_up_to(self.patience)),
-            KeyRead::Missing => Err(Rejection::plain(Reason::KeyMissing)),
-            _ => Err(Rejection::plain(Reason::KeyMalformed)),
-        }
+        let (key, attempts) = self
+            .refusals
+            .guard(|| (self.key.read(parts), self.attempts.as_ref().map_or(1, |attempts| attempts(parts))))?;
+        Ok(self.axis.begin(&Rejection::unless_found(key)?, attempts).whole().wait_up_to(self.patience))
     }
 
     /// The call has ended with this response.
@@ -76,10 +66,7 @@ impl Rules {
         let Some(failed_when) = &self.failed_when else {
             return head.status.is_client_error() || head.status.is_server_error();
         };
-        catch_unwind(AssertUnwindSafe(|| failed_when(head))).unwrap_or_else(|panic| {
-            log_panic(self.refusals.mistakes(), &*panic);
-            true
-        })
+        self.refusals.guard(|| failed_when(head)).unwrap_or(true)
     }
 }
 

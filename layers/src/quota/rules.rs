@@ -1,7 +1,6 @@
 //! What a quota layer was told to do, and what that comes to for one request.
 
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +9,7 @@ use http::request::Parts;
 use tower_quota_core::{Asked, ChargeError, Cost, CountedBy, Key, Meter, PendingCharge, Verdict};
 
 use super::meter::{self, RequestMeter};
-use crate::answer::{Refusal, Refusals, log_panic};
+use crate::answer::{Refusal, Refusals};
 use crate::limit_fields::Fields;
 use crate::rejection::{LayerId, Rejection};
 
@@ -73,8 +72,7 @@ impl Rules {
 
     /// Reads the request's head, and charges if it is the layer that does.
     pub(super) fn begin(&self, parts: &mut Parts) -> Begun {
-        // The application's functions run in here.
-        let begun = catch_unwind(AssertUnwindSafe(|| {
+        let begun = self.refusals.guard(|| {
             let skipped = self.skip.as_ref().is_some_and(|skip| skip(parts));
             let cost = match &self.charged {
                 Charged::ByHandler => return self.hand_over(parts, skipped),
@@ -87,11 +85,8 @@ impl Rules {
                 Asked::Answered(Err(error)) => Begun::Refused(self.rejection(error)),
                 Asked::Waiting(pending) => Begun::Waiting(pending),
             }
-        }));
-        begun.unwrap_or_else(|panic| {
-            log_panic(self.refusals.mistakes(), &*panic);
-            Begun::Refused(Rejection::misconfigured())
-        })
+        });
+        begun.unwrap_or_else(Begun::Refused)
     }
 
     fn ask(&self, parts: &Parts, cost: Cost) -> Asked {
