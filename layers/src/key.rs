@@ -10,6 +10,7 @@
 mod address;
 mod client_ip;
 mod forwarded;
+mod trusted_proxies;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -19,7 +20,8 @@ use http::header::HeaderName;
 use http::request::Parts;
 use tower_quota_core::{ConfigError, Key, KeyRead};
 
-pub use self::client_ip::{PeerAddr, TrustedProxies, client_ip};
+pub use self::client_ip::{PeerAddr, client_ip};
+pub use self::trusted_proxies::TrustedProxies;
 
 /// The longest header value that is taken for an identity, in bytes.
 const LONGEST_HEADER: usize = 1_024;
