@@ -8,6 +8,7 @@ use http::{Response, StatusCode};
 use tower_quota_core::{BackoffAxis, Key, Paused};
 
 use crate::answer::Refusals;
+use crate::gated::{Asking, Gate};
 use crate::key::RequestKey;
 use crate::rejection::{Reason, Rejection};
 use crate::retry_after;
@@ -22,13 +23,18 @@ pub(super) struct Rules {
     pub(super) refusals: Refusals,
 }
 
-impl Rules {
-    pub(super) fn key(&self, parts: &Parts) -> Result<Key, Rejection> {
-        Rejection::unless_found(self.refusals.guard(|| self.key.read(parts))?)
+impl Gate for Rules {
+    /// The key to pause if the upstream asks for it.
+    type Pass = Key;
+    type Refused = Paused;
+
+    fn ask(&self, parts: &Parts) -> Result<Asking<Self>, Rejection> {
+        let key = Rejection::unless_found(self.refusals.guard(|| self.key.read(parts))?)?;
+        let (axis, patience) = (self.axis.clone(), self.patience);
+        Ok(Box::pin(async move { axis.wait(&key, patience).await.map(|()| key) }))
     }
 
-    /// A call that may not be made now.
-    pub(super) fn rejection(paused: Paused) -> Rejection {
+    fn rejection(paused: Paused) -> Rejection {
         match paused {
             Paused::Unknown(error) => Rejection::from(error),
             Paused::For(time) => Rejection::plain(Reason::UpstreamPaused).after(time),
@@ -36,13 +42,17 @@ impl Rules {
         }
     }
 
-    /// Pauses the key if the upstream asks for it.
-    pub(super) fn look<B>(&self, key: &Key, response: &Response<B>) {
+    fn answered<B>(&self, key: Key, response: Response<B>) -> Response<B> {
         let asked = retry_after::of(response.status(), response.headers());
         let too_many = response.status() == StatusCode::TOO_MANY_REQUESTS;
         if let Some(time) = asked.or_else(|| too_many.then_some(self.otherwise)) {
-            self.axis.pause_soon(key, time);
+            self.axis.pause_soon(&key, time);
         }
+        response
+    }
+
+    fn refusals(&self) -> &Refusals {
+        &self.refusals
     }
 }
 

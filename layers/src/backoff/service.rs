@@ -9,6 +9,7 @@ use tower_service::Service;
 use super::future::BackoffFuture;
 use super::rules::Rules;
 use crate::answer::AnswerBody;
+use crate::gated::Gated;
 use crate::wrapped::{around_inner, take_ready};
 
 /// Calls its upstream only while that has not asked for a pause. Made by [`BackoffLayer`](crate::BackoffLayer).
@@ -36,6 +37,6 @@ where
 
     fn call(&mut self, request: Request<ReqBody>) -> Self::Future {
         let ready = take_ready(&mut self.inner);
-        BackoffFuture::new(ready, request, Arc::clone(&self.rules))
+        BackoffFuture { request: Gated::new(ready, request, Arc::clone(&self.rules)) }
     }
 }

@@ -7,9 +7,10 @@ use std::time::Duration;
 use http::Response;
 use http::request::Parts;
 use http::response::Parts as Answer;
-use tower_quota_core::{Attempts, Begin, CooldownAxis};
+use tower_quota_core::{Attempts, ChargeError, CooldownAxis};
 
 use crate::answer::Refusals;
+use crate::gated::{Asking, Gate};
 use crate::key::RequestKey;
 use crate::rejection::Rejection;
 use crate::retry_after;
@@ -38,17 +39,25 @@ pub(super) struct Rules {
     pub(super) refusals: Refusals,
 }
 
-impl Rules {
+impl Gate for Rules {
+    type Pass = Attempts;
+    type Refused = ChargeError;
+
     /// Counts the attempts of a request.
-    pub(super) fn begin(&self, parts: &Parts) -> Result<Begin, Rejection> {
+    fn ask(&self, parts: &Parts) -> Result<Asking<Self>, Rejection> {
         let (key, attempts) = self
             .refusals
             .guard(|| (self.key.read(parts), self.attempts.as_ref().map_or(1, |attempts| attempts(parts))))?;
-        Ok(self.axis.begin(&Rejection::unless_found(key)?, attempts).whole().wait_up_to(self.patience))
+        let key = Rejection::unless_found(key)?;
+        Ok(self.axis.begin(&key, attempts).whole().wait_up_to(self.patience).into_future())
+    }
+
+    fn rejection(error: ChargeError) -> Rejection {
+        Rejection::from(error)
     }
 
     /// The call has ended with this response.
-    pub(super) fn end<B>(&self, mut attempts: Attempts, response: Response<B>) -> Response<B> {
+    fn answered<B>(&self, mut attempts: Attempts, response: Response<B>) -> Response<B> {
         let (head, body) = response.into_parts();
         if !self.has_failed(&head) {
             attempts.succeed_when_dropped();
@@ -59,6 +68,12 @@ impl Rules {
         Response::from_parts(head, body)
     }
 
+    fn refusals(&self) -> &Refusals {
+        &self.refusals
+    }
+}
+
+impl Rules {
     fn has_failed(&self, head: &Answer) -> bool {
         if let Some(outcome) = head.extensions.get::<AttemptOutcome>() {
             return *outcome == AttemptOutcome::Failed;

@@ -9,6 +9,7 @@ use tower_service::Service;
 use super::future::CoolingFuture;
 use super::rules::Rules;
 use crate::answer::AnswerBody;
+use crate::gated::Gated;
 use crate::wrapped::{around_inner, take_ready};
 
 /// Counts attempts before they are made. Made by [`CooldownLayer`](crate::CooldownLayer).
@@ -36,6 +37,6 @@ where
 
     fn call(&mut self, request: Request<ReqBody>) -> Self::Future {
         let ready = take_ready(&mut self.inner);
-        CoolingFuture::new(ready, request, Arc::clone(&self.rules))
+        CoolingFuture { request: Gated::new(ready, request, Arc::clone(&self.rules)) }
     }
 }
