@@ -1,71 +1,17 @@
 //! After so many attempts, or failures, rest: in virtual time, in memory and in Redis.
 
+mod login_guard;
+mod relay;
+
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tower_quota::testing::FakeClock;
-use tower_quota::{
-    Attempts, ChargeError, Clock, Cooldown, CooldownAxis, Group, Key, MINUTE, MemoryStore, Quota, RedisStore, SECOND,
-    Store,
-};
+use tower_quota::{ChargeError, Clock, Cooldown, CooldownAxis, Group, Key, MINUTE, Quota, RedisStore, SECOND};
 
+use self::relay::Relay;
 use crate::support::{Log, Server};
-
-/// Lets all tasks go on until they wait for something; a store over a network takes a moment.
-async fn settle(is_remote: bool) {
-    for _ in 0..if is_remote { 5 } else { 0 } {
-        tokio::time::sleep(Duration::from_millis(4)).await;
-    }
-    for _ in 0..50 {
-        tokio::task::yield_now().await;
-    }
-}
-
-/// A group on a clock, and what is the same whichever store counts.
-struct Relay {
-    group: Group,
-    clock: FakeClock,
-    is_remote: bool,
-    _server: Option<Server>,
-}
-
-impl Relay {
-    fn over(store: impl Store, clock: &FakeClock, server: Option<Server>) -> Self {
-        let group = Group::new("relay", store).unwrap();
-        Self { group, clock: clock.clone(), is_remote: server.is_some(), _server: server }
-    }
-
-    fn in_memory() -> Self {
-        let clock = FakeClock::new();
-        Self::over(MemoryStore::with_clock(clock.clone()), &clock, None)
-    }
-
-    fn in_redis() -> Self {
-        let (clock, server) = (FakeClock::new(), Server::start());
-        let store = RedisStore::builder(&server.url()).clock(clock.clone()).deadline(5 * SECOND).build().unwrap();
-        Self::over(store, &clock, Some(server))
-    }
-
-    fn push(&self) -> CooldownAxis {
-        self.group.cooldown("school", Cooldown::after_attempts(5_000).rest(3 * MINUTE)).build().unwrap()
-    }
-
-    async fn settle(&self) {
-        settle(self.is_remote).await;
-    }
-
-    /// Moves the clock from one sleeper's time to the next until nobody sleeps; how long that took by the clock.
-    async fn run(&self) -> Duration {
-        let started = self.clock.now();
-        self.settle().await;
-        while let Some(time) = self.clock.next_wake() {
-            self.clock.advance(time);
-            self.settle().await;
-        }
-        self.clock.now() - started
-    }
-}
 
 fn school(name: &str) -> Key {
     Key::from(name)
@@ -278,82 +224,6 @@ async fn a_provider_may_ask_for_a_longer_rest_in_memory() {
 #[tokio::test]
 async fn a_provider_may_ask_for_a_longer_rest_in_redis() {
     a_provider_may_ask_for_a_longer_rest(Relay::in_redis()).await;
-}
-
-async fn failures_lock_and_a_success_clears_its_own_key_alone(relay: Relay) {
-    let rule = |failures| Cooldown::after_failures(failures).within(15 * MINUTE).rest(30 * MINUTE);
-    let account = relay.group.cooldown("account", rule(5)).build().unwrap();
-    let address = relay.group.cooldown("address", rule(10).kept_on_success()).build().unwrap();
-    let login = async |name: &str, is_right: bool| -> Result<(), ChargeError> {
-        let of_address = address.begin(&school("10.0.0.1"), 1).await?;
-        let of_account = account.begin(&school(name), 1).await?;
-        for attempt in [of_address, of_account] {
-            if is_right { attempt.succeeded().await } else { attempt.failed().await }.unwrap();
-        }
-        Ok(())
-    };
-    // Four failures and a success, again and again: the account never locks, the address does at the eleventh failure.
-    for round in 0..2 {
-        for failure in 0..4 {
-            login("victim", false).await.unwrap_or_else(|error| panic!("round {round}, failure {failure}: {error}"));
-        }
-        login("own", true).await.unwrap();
-        account.reset(&school("victim")).await.unwrap();
-    }
-    login("victim", false).await.unwrap();
-    login("victim", false).await.unwrap();
-    let Err(ChargeError::Refused(verdict)) = login("victim", false).await else { panic!("the address is locked") };
-    assert_eq!((verdict.reports()[0].axis(), verdict.wait()), ("address", 30 * MINUTE));
-    relay.clock.advance(30 * MINUTE);
-
-    // Within 15 minutes of the first, and a success starts over.
-    for _ in 0..4 {
-        login("other", false).await.unwrap();
-    }
-    login("other", true).await.unwrap();
-    login("other", false).await.unwrap();
-    relay.clock.advance(15 * MINUTE);
-    for _ in 0..4 {
-        login("other", false).await.unwrap();
-    }
-    assert_eq!(account.begin(&school("other"), 1).await.unwrap().granted(), 1, "the fifth locks, not the fourth");
-}
-
-#[tokio::test]
-async fn t56_failures_lock_and_a_success_clears_its_own_key_alone_in_memory() {
-    failures_lock_and_a_success_clears_its_own_key_alone(Relay::in_memory()).await;
-}
-
-#[tokio::test]
-async fn t56_failures_lock_and_a_success_clears_its_own_key_alone_in_redis() {
-    failures_lock_and_a_success_clears_its_own_key_alone(Relay::in_redis()).await;
-}
-
-async fn guesses_at_the_same_time_are_no_way_around_the_limit(relay: Relay) {
-    let rule = Cooldown::after_failures(5).within(15 * MINUTE).rest(30 * MINUTE);
-    let account = relay.group.cooldown("account", rule).build().unwrap();
-    let mut under_way = Vec::new();
-    while let Ok(attempts) = account.begin(&school("a"), 1).await {
-        under_way.push(attempts);
-    }
-    assert_eq!(under_way.len(), 5);
-    // What nobody tells of has failed.
-    under_way.into_iter().for_each(drop);
-    relay.settle().await;
-    assert_eq!(wait_of(&account, "a", 1).await, 30 * MINUTE);
-    // A lock is of the key, and other keys go on.
-    let one: Attempts = account.begin(&school("b"), 1).await.unwrap();
-    one.succeeded().await.unwrap();
-}
-
-#[tokio::test]
-async fn guesses_at_the_same_time_are_no_way_around_the_limit_in_memory() {
-    guesses_at_the_same_time_are_no_way_around_the_limit(Relay::in_memory()).await;
-}
-
-#[tokio::test]
-async fn guesses_at_the_same_time_are_no_way_around_the_limit_in_redis() {
-    guesses_at_the_same_time_are_no_way_around_the_limit(Relay::in_redis()).await;
 }
 
 async fn a_total_stands_above_all_keys(relay: Relay) {

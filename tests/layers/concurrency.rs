@@ -1,23 +1,25 @@
 //! At most so many requests at once, first come, first served, each until its body ends.
 
+mod bodies;
+mod per_key;
+
 use std::collections::VecDeque;
 use std::convert::Infallible;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll};
+use std::task::Context;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::join_all;
 use http::{Request, Response, StatusCode};
-use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::BodyExt;
 use tokio::sync::{Semaphore, oneshot};
 use tower::{Layer, Service, ServiceExt, service_fn};
-use tower_quota::{Concurrency, ConcurrencyLayer, Permit, PermitBody, Reason, Rejection, key};
+use tower_quota::{Concurrency, ConcurrencyLayer, Permit, PermitBody, Reason, Rejection};
 
+use self::bodies::Frames;
 use crate::support::{Body, accepting, answer, header, request, status, text};
 
 const LONG: Duration = Duration::from_secs(30);
@@ -158,135 +160,6 @@ async fn a_future_that_nobody_polls_and_a_clone_that_is_ready_hold_nothing() {
     assert_eq!(service.ready().await.unwrap().call(request("b")).await.unwrap().status(), 202);
 }
 
-/// A body of so many frames, with trailers, that tells of its length and its end as it is told to.
-struct Frames {
-    left: VecDeque<Result<Frame<Bytes>, String>>,
-    ends_early: bool,
-    length: Option<u64>,
-}
-
-impl Frames {
-    fn of(data: &[&'static str]) -> Self {
-        let left = data.iter().map(|data| Ok(Frame::data(Bytes::from_static(data.as_bytes())))).collect();
-        Self { left, ends_early: false, length: None }
-    }
-}
-
-impl http_body::Body for Frames {
-    type Data = Bytes;
-    type Error = String;
-
-    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, String>>> {
-        Poll::Ready(self.left.pop_front())
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.ends_early && self.left.is_empty()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.length.map_or_else(SizeHint::default, SizeHint::with_exact)
-    }
-}
-
-/// The response of a service that answers with what `respond` makes.
-async fn respond(
-    layer: &ConcurrencyLayer,
-    respond: impl Fn() -> Response<Frames> + Clone + Send + Sync + 'static,
-) -> Response<PermitBody<Frames>> {
-    let service = layer.layer(service_fn(move |_: Request<Body>| {
-        let response = respond();
-        async move { Ok::<_, Infallible>(response) }
-    }));
-    service.oneshot(request("a")).await.unwrap()
-}
-
-#[tokio::test]
-async fn t32_a_request_is_in_flight_until_its_body_ends_fails_or_is_dropped() {
-    let layer = ConcurrencyLayer::new(1);
-    // To its end.
-    let mut body = respond(&layer, || Response::new(Frames::of(&["a", "b"]))).await.into_body();
-    for _ in 0..2 {
-        body.frame().await.unwrap().unwrap();
-        assert_eq!(layer.in_flight(), 1);
-    }
-    assert!(body.frame().await.is_none());
-    assert_eq!(layer.in_flight(), 0);
-    assert!(body.frame().await.is_none(), "asked again, it is over again");
-    assert_eq!(layer.in_flight(), 0);
-    // To the last byte of its length, after which a server does not ask again.
-    let exact = || {
-        let mut frames = Frames::of(&["12345"]);
-        (frames.ends_early, frames.length) = (true, Some(5));
-        Response::new(frames)
-    };
-    let mut body = respond(&layer, exact).await.into_body();
-    assert_eq!((body.size_hint().exact(), body.is_end_stream()), (Some(5), false));
-    body.frame().await.unwrap().unwrap();
-    assert!(body.is_end_stream());
-    assert_eq!(layer.in_flight(), 0);
-    // An error, a drop in the middle, a drop before the first poll.
-    let fails = || {
-        let mut frames = Frames::of(&["a"]);
-        frames.left.push_back(Err("broken".into()));
-        Response::new(frames)
-    };
-    let mut body = respond(&layer, fails).await.into_body();
-    body.frame().await.unwrap().unwrap();
-    assert!(body.frame().await.unwrap().is_err());
-    assert_eq!(layer.in_flight(), 0);
-    let mut body = respond(&layer, || Response::new(Frames::of(&["a", "b"]))).await.into_body();
-    body.frame().await.unwrap().unwrap();
-    drop(body);
-    assert_eq!(layer.in_flight(), 0);
-    drop(respond(&layer, || Response::new(Frames::of(&["a"]))).await);
-    assert_eq!(layer.in_flight(), 0);
-    // Nothing follows the head.
-    for status in [204, 304] {
-        let response = respond(&layer, move || Response::builder().status(status).body(Frames::of(&["a"])).unwrap());
-        let response = response.await;
-        assert_eq!(layer.in_flight(), 0, "{status}");
-        drop(response);
-    }
-    let empty = || {
-        let mut frames = Frames::of(&[]);
-        frames.ends_early = true;
-        Response::new(frames)
-    };
-    let response = respond(&layer, empty).await;
-    assert_eq!(layer.in_flight(), 0);
-    drop(response);
-}
-
-#[tokio::test]
-async fn t29_every_frame_is_passed_on_trailers_and_length_too() {
-    let layer = ConcurrencyLayer::new(1);
-    let with_trailers = || {
-        let mut frames = Frames::of(&["a", "b"]);
-        let mut trailers = http::HeaderMap::new();
-        trailers.insert("grpc-status", "0".parse().unwrap());
-        frames.left.push_back(Ok(Frame::trailers(trailers)));
-        frames.length = Some(2);
-        Response::new(frames)
-    };
-    let body = respond(&layer, with_trailers).await.into_body();
-    assert_eq!(body.size_hint().exact(), Some(2));
-    let collected = body.collect().await.unwrap();
-    assert_eq!(collected.trailers().unwrap()["grpc-status"], "0");
-    assert_eq!(collected.to_bytes(), "ab");
-    assert_eq!(layer.in_flight(), 0);
-}
-
-#[tokio::test]
-async fn a_request_may_be_over_when_its_head_is_ready() {
-    let layer = ConcurrencyLayer::new(1).release_at_head();
-    let responses = [(); 3].map(|()| respond(&layer, || Response::new(Frames::of(&["a"]))));
-    for response in join_all(responses).await {
-        assert_eq!(response.status(), 200);
-    }
-    assert_eq!(layer.in_flight(), 0);
-}
-
 #[tokio::test]
 async fn a_service_that_fails_gives_its_place_back_though_the_future_lives_on() {
     let layer = ConcurrencyLayer::new(1);
@@ -408,95 +281,6 @@ async fn a_heavy_request_takes_more_and_is_not_overtaken() {
     assert_eq!((layer.in_flight(), held.at_work()), (1, vec!["0".to_owned()]), "nothing takes less than one");
     held.end_one().await;
     join_all(requests).await;
-}
-
-fn per_key(limit: usize) -> ConcurrencyLayer {
-    ConcurrencyLayer::per_key(limit, key::header("x-account").unwrap())
-}
-
-#[tokio::test(start_paused = true)]
-async fn t39_a_greedy_key_uses_everything_alone_and_delays_another_by_one_request() {
-    let layer = per_key(4).total(4).max_wait(LONG).max_queue(1_000);
-    let held = Held::default();
-    let service = layer.layer(held.service());
-    let mut requests: Vec<_> = (0..104).map(|_| spawn(&service, "greedy")).collect();
-    settle().await;
-    assert_eq!((layer.in_flight(), layer.queued()), (4, 100), "alone, it may use everything");
-    requests.push(spawn(&service, "polite"));
-    settle().await;
-    held.end_one().await;
-    assert_eq!(held.at_work().last().unwrap(), "polite", "the next that starts is the other one's");
-    while !held.at_work().is_empty() {
-        held.end_one().await;
-    }
-    assert_eq!(held.peak.load(Ordering::SeqCst), 4);
-    join_all(requests).await;
-    assert_eq!((layer.in_flight(), layer.keys()), (0, 0), "no key is kept");
-}
-
-#[tokio::test(start_paused = true)]
-async fn t39_under_contention_each_key_gets_its_share() {
-    // One key asks for a hundred times as much as each of nine others.
-    let layer = per_key(10).total(10).max_wait(10 * LONG).max_queue(10_000);
-    let held = Held::default();
-    let service = layer.layer(held.service());
-    let mut requests: Vec<_> = (0..2_000).map(|_| spawn(&service, "greedy")).collect();
-    for _ in 0..20 {
-        requests.extend((0..9).map(|polite| spawn(&service, &format!("polite-{polite}"))));
-    }
-    settle().await;
-    let mut ended = std::collections::HashMap::<String, f64>::new();
-    for _ in 0..200 {
-        *ended.entry(held.end_one().await).or_default() += 1.0;
-    }
-    let (sum, squares) =
-        ended.values().fold((0.0, 0.0), |(sum, squares), count| (sum + count, squares + count * count));
-    let jain = sum * sum / (10.0 * squares);
-    assert!(jain >= 0.95, "{jain}: {ended:?}");
-    requests.iter().for_each(tokio::task::JoinHandle::abort);
-    settle().await;
-    join_all(requests).await;
-    assert_eq!((layer.in_flight(), layer.queued(), layer.keys()), (0, 0, 0));
-}
-
-#[tokio::test(start_paused = true)]
-async fn t39_a_key_at_its_own_limit_delays_nobody_else() {
-    let layer = per_key(1).total(3).max_wait(LONG);
-    let held = Held::default();
-    let service = layer.layer(held.service());
-    let mut requests: Vec<_> = (0..5).map(|_| spawn(&service, "limited")).collect();
-    settle().await;
-    requests.extend([spawn(&service, "a"), spawn(&service, "b")]);
-    settle().await;
-    assert_eq!(held.at_work(), ["limited", "a", "b"]);
-    layer.set_total(1);
-    layer.set_limit(3);
-    settle().await;
-    assert_eq!(layer.in_flight(), 3);
-    held.end_one().await;
-    held.end_one().await;
-    assert_eq!(layer.in_flight(), 1);
-    while !held.at_work().is_empty() {
-        held.end_one().await;
-    }
-    join_all(requests).await;
-    assert_eq!(layer.keys(), 0);
-}
-
-#[tokio::test]
-async fn who_does_not_say_who_it_is_is_told_so() {
-    let service = per_key(1).layer(accepting());
-    let mut nobody = request("a");
-    nobody.headers_mut().remove("x-account");
-    let refused = answer(&service, nobody).await;
-    assert_eq!((refused.status().as_u16(), header(&refused, "retry-after")), (400, None));
-    let mut twice = request("a");
-    twice.headers_mut().append("x-account", "b".parse().unwrap());
-    assert_eq!(status(&service, twice).await, 400);
-    let panics = ConcurrencyLayer::new(1).weight(|_| panic!("no weight"));
-    let service = panics.layer(accepting());
-    assert_eq!(status(&service, request("a")).await, 500);
-    assert_eq!(panics.in_flight(), 0);
 }
 
 #[tokio::test]
