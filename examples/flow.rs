@@ -44,21 +44,14 @@ use tower_quota::{
 };
 
 use self::environment::{group, of_variable, variable};
-use self::server::serve;
+use self::server::{run, serve};
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    tracing_subscriber::fmt().with_writer(std::io::stderr).init();
-    match run().await {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error}");
-            ExitCode::FAILURE
-        }
-    }
+    run(flow()).await
 }
 
-async fn run() -> Result<(), Box<dyn Error>> {
+async fn flow() -> Result<(), Box<dyn Error>> {
     let addr: SocketAddr = variable("ADDR", SocketAddr::from(([127, 0, 0, 1], 3000)))?;
     let concurrency = ConcurrencyLayer::new(variable("CONCURRENCY", 8)?)
         .max_queue(variable("QUEUE", 0)?)

@@ -42,26 +42,19 @@ use self::echo::Message;
 use self::echo::echo_client::EchoClient;
 use self::echo::echo_server::{Echo, EchoServer};
 use self::environment::{group, of_variable, variable};
-use self::server::{say, serve};
+use self::server::{run, say, serve};
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    tracing_subscriber::fmt().with_writer(std::io::stderr).init();
     let is_client = std::env::args().nth(1).is_some_and(|argument| argument == "--client");
-    match if is_client { call().await } else { run().await } {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error}");
-            ExitCode::FAILURE
-        }
-    }
+    run(async { if is_client { call().await } else { answer().await } }).await
 }
 
 fn addr() -> Result<SocketAddr, String> {
     variable("ADDR", SocketAddr::from(([127, 0, 0, 1], 50_051)))
 }
 
-async fn run() -> Result<(), Box<dyn Error>> {
+async fn answer() -> Result<(), Box<dyn Error>> {
     let calls = calls(&group("call")?, variable("ACCOUNT_PER_HOUR", 30)?, variable("CAPACITY_PER_HOUR", 3_000)?)?;
     serve(addr()?, app(&calls), |at| {
         format!(

@@ -33,21 +33,14 @@ use tower_quota::{
 };
 
 use self::environment::{group, of_variable, variable};
-use self::server::serve;
+use self::server::{run, serve};
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    tracing_subscriber::fmt().with_writer(std::io::stderr).init();
-    match run().await {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error}");
-            ExitCode::FAILURE
-        }
-    }
+    run(wish_lists()).await
 }
 
-async fn run() -> Result<(), Box<dyn Error>> {
+async fn wish_lists() -> Result<(), Box<dyn Error>> {
     let addr: SocketAddr = variable("ADDR", SocketAddr::from(([127, 0, 0, 1], 3000)))?;
     let per_account = variable("ACCOUNT_PER_HOUR", 30)?;
     let in_all = variable("CAPACITY_PER_HOUR", 3_000)?;

@@ -3,11 +3,24 @@
 use std::error::Error;
 use std::io::Write;
 use std::net::SocketAddr;
+use std::process::ExitCode;
 use std::time::Duration;
 
 use axum::Router;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
+
+/// Runs an example to its end, and says why if that is a failure.
+pub(crate) async fn run(example: impl Future<Output = Result<(), Box<dyn Error>>>) -> ExitCode {
+    tracing_subscriber::fmt().with_writer(std::io::stderr).init();
+    match example.await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
 
 /// Serves until Ctrl-C, and then until the requests under way are answered, but for at most five seconds.
 pub(crate) async fn serve(
