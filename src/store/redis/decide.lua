@@ -41,7 +41,7 @@
 -- A record is bytes: the time in microseconds until which it counts, and the reply for later, without its serial.
 --
 -- Everything is a whole number below 2^53, which is exact here; what could be more, and is told, is cut to 2^52.
--- The forms are those of src/algorithm.
+-- The forms are those of src/algorithm. lapse.lua stands before this.
 
 local CIRCUMSTANCES, DEMAND = '>I8I8I8I8', '>c1I8i8I8I4I4i8i8'
 local COUNTER, FINDING, NUMBER = '>I8I8I8I8', '>I8i8I8I8I1', '>I8'
@@ -99,13 +99,7 @@ local function judge(algorithm, now, first, second, third, limit, units, length,
   end
 
   if algorithm == 'c' then
-    local stop, at_work, count = first or 0, second or 0, third or 0
-    if at_work > 1 and now >= stop then
-      stop, at_work = stop + length, 0
-    end
-    if at_work <= 1 and stop > 0 and now >= stop then
-      stop, at_work, count = 0, 0, at_work == 1 and count or 0
-    end
+    local stop, at_work, count = lapse(now, first or 0, second or 0, third or 0, length)
     if stop > 0 then
       local fits_at = stop + (at_work > 1 and length or 0)
       return stop, at_work, count, max(count, limit), fits_at, at_work == 1 and count > 0 and NEVER or fits_at, true

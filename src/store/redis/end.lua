@@ -10,7 +10,7 @@
 --       rest_at_least  microseconds
 -- Reply 1: something changed; 0: nothing
 --
--- The forms are those of src/algorithm/attempts.rs and failures.rs.
+-- The forms are those of src/algorithm/attempts.rs and failures.rs. lapse.lua stands before this.
 
 local END, COUNTER, COUNTER_BYTES = '>I8I8c1I8I8I4I8I8I1I8', '>I8I8I8I8', 32
 local LONGEST = 2 ^ 52
@@ -33,12 +33,7 @@ end
 
 local fresh_at
 if algorithm == 'c' then
-  if second > 1 and now >= first then
-    first, second = first + length, 0
-  end
-  if second <= 1 and first > 0 and now >= first then
-    first, second, third = 0, 0, second == 1 and third or 0
-  end
+  first, second, third = lapse(now, first, second, third, length)
   if second > 1 and second == call then
     first, second = now + max(length, rest_at_least), 0
   elseif second > 1 then

@@ -17,8 +17,10 @@ pub(super) struct Script {
     digest: String,
 }
 
-pub(super) static DECIDE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("decide.lua")));
-pub(super) static END: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("end.lua")));
+pub(super) static DECIDE: LazyLock<Script> =
+    LazyLock::new(|| Script::new(concat!(include_str!("lapse.lua"), include_str!("decide.lua"))));
+pub(super) static END: LazyLock<Script> =
+    LazyLock::new(|| Script::new(concat!(include_str!("lapse.lua"), include_str!("end.lua"))));
 pub(super) static CLAIM: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("claim.lua")));
 
 impl Script {
