@@ -8,8 +8,8 @@ use http_body::Body as _;
 use tonic::{Code, Status};
 use tower::{Layer, service_fn};
 use tower_quota::{
-    ConcurrencyLayer, GlobalCapacityLayer, Group, HOUR, LimitFields, OnStoreFailure, Quota, QuotaLayer, Reason,
-    Rejection, UserQuotaLayer, key,
+    BackoffLayer, ConcurrencyLayer, Cooldown, CooldownLayer, GlobalCapacityLayer, Group, HOUR, Key, LimitFields,
+    MINUTE, OnStoreFailure, Quota, QuotaLayer, Reason, Rejection, UserQuotaLayer, key,
 };
 
 use super::echo::Message;
@@ -99,6 +99,23 @@ async fn retry_policies_are_told_when_to_try_again_if_that_is_wanted() {
     assert_eq!(header(&refused, "grpc-retry-pushback-ms"), Some("1201"));
     let never = answer(&costing(2).layer(accepting()), call("application/grpc")).await;
     assert_eq!((header(&never, "grpc-status"), header(&never, "grpc-retry-pushback-ms")), (Some("9"), Some("-1")));
+    let relay = group().0;
+    let school = relay.cooldown("school", Cooldown::after_attempts(1).rest(HOUR)).build().unwrap();
+    let resting = CooldownLayer::new(&school, key::header("x-account").unwrap()).grpc_pushback().layer(accepting());
+    answer(&resting, call("application/grpc")).await;
+    let refused = answer(&resting, call("application/grpc")).await;
+    assert_eq!(
+        (header(&refused, "grpc-status"), header(&refused, "grpc-retry-pushback-ms")),
+        (Some("8"), Some("3600000"))
+    );
+    let upstream = relay.backoff("upstream").build().unwrap();
+    upstream.pause(&Key::from("alice"), MINUTE).await.unwrap();
+    let paused = BackoffLayer::new(&upstream, key::header("x-account").unwrap()).grpc_pushback().layer(accepting());
+    let refused = answer(&paused, call("application/grpc")).await;
+    assert_eq!(
+        (header(&refused, "grpc-status"), header(&refused, "grpc-retry-pushback-ms")),
+        (Some("14"), Some("60000"))
+    );
     let busy = answer(&ConcurrencyLayer::new(0).grpc_pushback().layer(accepting()), call("application/grpc")).await;
     assert_eq!((header(&busy, "grpc-status"), header(&busy, "grpc-retry-pushback-ms")), (Some("14"), Some("1000")));
 }
