@@ -127,6 +127,10 @@ impl Fields {
         verdict: &Verdict,
         quota_of: impl Fn(&str) -> Option<Quota>,
     ) {
+        if verdict.reports().is_empty() {
+            // Nobody counted.
+            return;
+        }
         let ToldSoFar { axes: inner, mut fields } = response.extensions_mut().remove().unwrap_or_default();
         let mut axes: Vec<Told> =
             verdict.reports().iter().map(|report| Told::of(report, quota_of(report.axis()))).collect();

@@ -6,11 +6,11 @@ use std::time::{Duration, SystemTime};
 use http::{HeaderName, Method, Response, StatusCode};
 use tower::{Layer, service_fn};
 use tower_quota::{
-    Cost, GlobalCapacityLayer, HOUR, LimitFields, MINUTE, Quota, QuotaLayer, RequestMeter, ResetFormat, UserQuotaLayer,
-    key,
+    Cost, GlobalCapacityLayer, Group, HOUR, LimitFields, MINUTE, Quota, QuotaLayer, RequestMeter, ResetFormat,
+    UserQuotaLayer, key,
 };
 
-use crate::support::{Body, accepting, answer, group, header, request};
+use crate::support::{Body, SlowStore, accepting, answer, group, header, request};
 
 const POLICY: &str = "ratelimit-policy";
 const LIMIT: &str = "ratelimit";
@@ -225,4 +225,28 @@ fn the_names_are_listed_for_browsers() {
         names(LimitFields::draft_11().and_x_rate_limit(ResetFormat::UnixTime)),
         [&[POLICY, LIMIT][..], &old].concat()
     );
+}
+
+#[tokio::test]
+async fn of_what_nobody_counted_nothing_is_told() {
+    let untold =
+        |response: &Response<_>| [POLICY, LIMIT, "x-ratelimit-limit"].map(|name| header(response, name).is_none());
+    let fields = LimitFields::draft_11().and_x_rate_limit(ResetFormat::SecondsLeft);
+
+    // The store is down, and the policy is open.
+    let down = Group::new("test", SlowStore::failing()).unwrap();
+    let account = down.per_key("account", Quota::fixed_window(2, HOUR)).build().unwrap();
+    let response = answer(&user(&account).limit_fields(fields).layer(accepting()), request("alice")).await;
+    assert_eq!((response.status().as_u16(), untold(&response)), (202, [true; 3]), "{:?}", response.headers());
+
+    // The request is skipped, though its handler charges.
+    let (group, _clock) = group();
+    let account = group.per_key("account", Quota::fixed_window(2, HOUR)).build().unwrap();
+    let layer = user(&account).charged_by_handler().skip(|_| true).limit_fields(fields);
+    let service = layer.layer(service_fn(|request: http::Request<Body>| async move {
+        request.extensions().get::<RequestMeter>().unwrap().charge(1).await.unwrap();
+        Ok::<_, Infallible>(Response::new(Body::default()))
+    }));
+    let response = answer(&service, request("alice")).await;
+    assert_eq!((response.status().as_u16(), untold(&response)), (200, [true; 3]), "{:?}", response.headers());
 }
