@@ -166,8 +166,9 @@ impl RequestKey {
         })
     }
 
-    /// The key of a request. An empty one identifies nobody, wherever it comes from.
-    pub(crate) fn read(&self, parts: &Parts) -> KeyRead {
+    /// The key of a request, as the layers read it: for an application's own tests and logs. An empty one identifies
+    /// nobody, wherever it comes from.
+    pub fn read(&self, parts: &Parts) -> KeyRead {
         match (self.read)(parts) {
             KeyRead::Found(key) if key.as_bytes().is_empty() => KeyRead::Missing,
             read => read,

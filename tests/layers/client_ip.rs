@@ -94,6 +94,18 @@ async fn t21_a_server_that_tells_no_peers_is_found_out_at_the_first_request_and_
 }
 
 #[tokio::test]
+async fn t18_a_proxy_that_names_no_address_is_told_of() {
+    let log = Log::start();
+    let served = Served::start(key::client_ip(TrustedProxies::networks(["127.0.0.0/8"]).unwrap()), 3, true).await;
+    for (entry, expected) in [("203.0.113.7:", 200), ("unknown", 200), ("1.2.3", 200), ("203.0.113.7:+80", 429)] {
+        assert_eq!(served.get(&forwarded_for(entry)).await, expected, "{entry}");
+    }
+    assert_eq!(served.get(&forwarded_for("203.0.113.7:80")).await, 200);
+    let lines = log.lines("names something that is no address");
+    assert!((1..=2).contains(&lines.len()) && !lines[0].contains("127.0.0.1"), "{lines:#?}");
+}
+
+#[tokio::test]
 async fn an_account_is_counted_as_such_and_everybody_else_by_address() {
     let key = key::header("x-account").unwrap().or(key::client_ip(TrustedProxies::none()));
     let served = Served::start(key, 2, true).await;

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use http::request::Parts;
-use tower_quota_core::KeyRead;
+use tower_quota_core::{KeyRead, Throttle};
 
 use super::{RequestKey, TrustedProxies};
 
@@ -18,7 +18,8 @@ pub struct PeerAddr(pub IpAddr);
 ///
 /// The peer is told by axum's `ConnectInfo<SocketAddr>` (feature `axum`; serve with
 /// `into_make_service_with_connect_info::<SocketAddr>()`), by tonic's server (feature `grpc`), or by a [`PeerAddr`] in the
-/// request's extensions. Without any, a request has no key, which is logged once with the cure.
+/// request's extensions. Without any, a request has no key, which is logged once with the cure. Where a trusted proxy names
+/// something that is no address, the request counts as the peer's, which is logged too, at most once a second.
 ///
 /// ```
 /// use tower_quota::key::{self, TrustedProxies};
@@ -31,10 +32,25 @@ pub struct PeerAddr(pub IpAddr);
 pub fn client_ip(trusted: TrustedProxies) -> RequestKey {
     let source = "the address of the peer (a PeerAddr in the request's extensions, or axum's ConnectInfo: serve with \
                   into_make_service_with_connect_info)";
+    let untold = Throttle::new();
     RequestKey::new(source, move |parts| match peer(parts) {
-        Some(peer) => KeyRead::Found(trusted.key(trusted.client(peer, parts))),
+        Some(peer) => {
+            let client = trusted.client(peer, parts);
+            KeyRead::Found(trusted.key(client.unwrap_or_else(|| {
+                untold.at_most_each_second(warn);
+                peer
+            })))
+        }
         None => KeyRead::Missing,
     })
+}
+
+fn warn(held_back: u64) {
+    tracing::warn!(
+        target: "tower_quota::config",
+        held_back,
+        "a trusted proxy names something that is no address: its request counts as the peer's"
+    );
 }
 
 fn peer(parts: &Parts) -> Option<IpAddr> {

@@ -112,19 +112,20 @@ impl TrustedProxies {
         self
     }
 
-    /// The client's address, as far as the peer and those it is trusted to speak for tell it.
-    pub(super) fn client(&self, peer: IpAddr, parts: &Parts) -> IpAddr {
+    /// The client's address, as far as the peer and those it is trusted to speak for tell it; `None` if one of them tells
+    /// something else.
+    pub(super) fn client(&self, peer: IpAddr, parts: &Parts) -> Option<IpAddr> {
         let peer = peer.to_canonical();
         match &self.trust {
-            Trust::Nobody => peer,
+            Trust::Nobody => Some(peer),
             Trust::Hops(hops) => {
-                let (mut left, mut client) = (*hops, peer);
+                let (mut left, mut client) = (*hops, Some(peer));
                 self.walk(parts, |entry| {
                     left -= 1;
                     if left > 0 {
                         return ControlFlow::Continue(());
                     }
-                    client = entry.unwrap_or(peer);
+                    client = entry;
                     ControlFlow::Break(())
                 });
                 client
@@ -132,12 +133,12 @@ impl TrustedProxies {
             Trust::Networks(networks) => {
                 let is_trusted = |address: IpAddr| networks.iter().any(|network| network.contains(&address));
                 if !is_trusted(peer) {
-                    return peer;
+                    return Some(peer);
                 }
-                let mut client = peer;
+                let mut client = Some(peer);
                 self.walk(parts, |entry| {
                     // What is no address stops the walk, and nobody further left is believed.
-                    client = entry.unwrap_or(peer);
+                    client = entry;
                     if entry.is_some_and(is_trusted) { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
                 });
                 client
@@ -231,7 +232,8 @@ mod tests {
     }
 
     fn client(trusted: &TrustedProxies, peer: &str, header: &str, lines: &[&[u8]]) -> String {
-        trusted.client(peer.parse().unwrap(), &parts(header, lines)).to_string()
+        let client = trusted.client(peer.parse().unwrap(), &parts(header, lines));
+        client.map_or_else(|| PEER.to_owned(), |client| client.to_string())
     }
 
     #[test]
@@ -360,7 +362,7 @@ mod tests {
         let mut both = parts("x-forwarded-for", &[b"203.0.113.7"]);
         both.headers.append("forwarded", HeaderValue::from_static("for=192.0.2.60"));
         both.headers.append("x-real-ip", HeaderValue::from_static("198.51.100.1"));
-        let client = |trusted: TrustedProxies| trusted.client(PEER.parse().unwrap(), &both).to_string();
+        let client = |trusted: TrustedProxies| trusted.client(PEER.parse().unwrap(), &both).unwrap().to_string();
         assert_eq!(client(ten()), "203.0.113.7");
         assert_eq!(client(ten().forwarded()), "192.0.2.60");
         assert_eq!(client(ten().header("X-Real-IP").unwrap()), "198.51.100.1");
