@@ -35,6 +35,8 @@ pub(crate) async fn serve(
     say(&format!("Listening on http://{at}\n{}", to_try(at)));
 
     let (stop, mut stopped) = watch::channel(());
+    // Told of each connection, so that clients can be known by their addresses.
+    let app = app.into_make_service_with_connect_info::<SocketAddr>();
     let server = axum::serve(listener, app).with_graceful_shutdown(async move {
         let _ = stopped.changed().await;
     });

@@ -58,6 +58,19 @@ async fn an_account_has_30_items_an_hour_over_all_routes() {
 }
 
 #[tokio::test]
+async fn clients_are_told_of_both_limits_and_may_be_told_apart_by_their_addresses() {
+    let service = start(&[("KEY", "client_ip"), ("TRUSTED_PROXIES", " 127.0.0.0/8,::1"), ("ACCOUNT_PER_HOUR", "2")]);
+    for (client, expected, left) in [("1", 202, 1), ("2", 202, 1), ("1", 202, 0), ("1", 429, 0), ("2", 202, 0)] {
+        let from = format!("198.51.100.9, 203.0.113.{client}");
+        let response = service.send("POST", "/wishlists", &[("x-forwarded-for", &from)], "").await;
+        assert_eq!(response.status(), expected);
+        let told = |name: &str| response.headers()[name].to_str().unwrap().to_owned();
+        assert_eq!(told("ratelimit-policy"), r#""account";q=2;w=3600, "capacity";q=3000;w=3600"#);
+        assert!(told("ratelimit").starts_with(&format!(r#""account";r={left};t="#)), "{}", told("ratelimit"));
+    }
+}
+
+#[tokio::test]
 async fn a_full_service_is_503_and_costs_the_account_nothing() {
     let service = start(&[("ACCOUNT_PER_HOUR", "5"), ("CAPACITY_PER_HOUR", "8")]);
     assert_eq!(post(&service, "/wishlists/images", "alice", 5).await, 202);
@@ -217,12 +230,22 @@ fn a_value_that_cannot_be_used_stops_the_start_and_names_its_variable() {
         ("ADDR", "localhost"),
         ("REDIS_URL", "127.0.0.1"),
         ("ON_STORE_ERROR", "maybe"),
+        ("KEY", "address"),
         ("ADDR", &taken),
     ] {
-        let mut process = Example::program("quickstart").env(variable, value).spawn().unwrap();
-        let mut told = String::new();
-        process.stderr.take().unwrap().read_to_string(&mut told).unwrap();
-        assert!(!process.wait().unwrap().success(), "{variable}={value}");
-        assert!(told.starts_with(variable) && told.trim().lines().count() == 1, "{variable}={value}: {told}");
+        assert_stops(&[(variable, value)]);
     }
+    for (variable, value) in [("TRUSTED_PROXIES", "10.0.0.0/8, proxy"), ("FORWARDED", "x-real-ip")] {
+        assert_stops(&[(variable, value), ("KEY", "client_ip")]);
+    }
+}
+
+/// The first variable is told of.
+fn assert_stops(environment: &[(&str, &str)]) {
+    let (variable, value) = environment[0];
+    let mut process = Example::program("quickstart").envs(environment.iter().copied()).spawn().unwrap();
+    let mut told = String::new();
+    process.stderr.take().unwrap().read_to_string(&mut told).unwrap();
+    assert!(!process.wait().unwrap().success(), "{variable}={value}");
+    assert!(told.starts_with(variable) && told.trim().lines().count() == 1, "{variable}={value}: {told}");
 }
