@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::unchecked_time_subtraction, reason = "a test that panics has failed")]
 
 mod cases;
+mod clients;
 mod engine;
 mod flow;
 mod grpc;

@@ -4,7 +4,8 @@ mod calls;
 mod example;
 mod generated;
 mod refusals;
-mod service;
+pub(crate) mod service;
+mod transparency;
 
 #[allow(clippy::all, clippy::pedantic, missing_docs, unreachable_pub, rust_2018_idioms, reason = "generated")]
 mod echo {

@@ -85,6 +85,14 @@ pub(crate) fn accepting()
     })
 }
 
+/// A real server, and its address. It stops with the test's runtime.
+pub(crate) async fn serve(app: axum::Router) -> String {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(axum::serve(listener, app).into_future());
+    format!("http://{address}")
+}
+
 /// The answer of a service.
 pub(crate) async fn answer<S, B>(service: &S, request: Request<Body>) -> Response<B>
 where

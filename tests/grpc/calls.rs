@@ -6,17 +6,13 @@ use std::time::Duration;
 use futures_util::stream;
 use tokio::sync::Semaphore;
 use tonic::Code;
-use tonic::transport::Channel;
 use tower::Layer;
 use tower_quota::key::TrustedProxies;
 use tower_quota::{ConcurrencyLayer, HOUR, LimitFields, Quota, UserQuotaLayer, key};
 
 use super::echo::Message;
-use super::echo::echo_client::EchoClient;
-use super::service::{Echoes, behind, by};
+use super::service::{Client, Echoes, behind, by};
 use crate::support::group;
-
-type Client = EchoClient<Channel>;
 
 fn message(repeat: u32) -> Message {
     Message { text: "hello".to_owned(), repeat }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures_util::stream::{self, BoxStream, StreamExt};
+use futures_util::stream::{self, BoxStream, StreamExt, TryStreamExt};
 use tokio::sync::Semaphore;
 use tonic::service::Routes;
 use tonic::transport::server::TcpIncoming;
@@ -19,8 +19,22 @@ use super::echo::echo_server::{Echo, EchoServer};
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
 
+pub(super) type Client = EchoClient<Channel>;
+
 /// A client of a server that has a layer around all of it, and ends with the test.
-pub(super) async fn behind<L, S, B>(layer: L, echoes: Echoes) -> EchoClient<Channel>
+pub(super) async fn behind<L, S, B>(layer: L, echoes: Echoes) -> Client
+where
+    L: Layer<Routes, Service = S>,
+    S: Service<http::Request<tonic::body::Body>, Response = http::Response<B>> + Clone + Send + 'static,
+    S::Future: Send,
+    S::Error: Into<Error> + Send,
+    B: http_body::Body<Data = Bytes, Error: Into<Error>> + Send + 'static,
+{
+    EchoClient::new(Endpoint::from_shared(serve(layer, echoes)).unwrap().connect().await.unwrap())
+}
+
+/// The address of such a server.
+pub(crate) fn serve<L, S, B>(layer: L, echoes: Echoes) -> String
 where
     L: Layer<Routes, Service = S>,
     S: Service<http::Request<tonic::body::Body>, Response = http::Response<B>> + Clone + Send + 'static,
@@ -32,7 +46,7 @@ where
     let at = format!("http://{}", incoming.local_addr().unwrap());
     let service = layer.layer(Routes::new(EchoServer::new(echoes)));
     tokio::spawn(Server::builder().serve_with_incoming(service, incoming));
-    EchoClient::new(Endpoint::from_shared(at).unwrap().connect().await.unwrap())
+    at
 }
 
 /// A call as an account.
@@ -42,19 +56,32 @@ pub(super) fn by<T>(account: &'static str, message: T) -> Request<T> {
     request
 }
 
+/// What a message says that fails the call after it.
+pub(super) const FAILING: &str = "fail";
+
 /// Answers with what it was told, once it may.
-pub(super) struct Echoes {
+pub(crate) struct Echoes {
     may_end: Arc<Semaphore>,
 }
 
 impl Echoes {
-    pub(super) fn at_once() -> Self {
+    pub(crate) fn at_once() -> Self {
         Self::when(&Arc::new(Semaphore::new(Semaphore::MAX_PERMITS)))
     }
 
     /// Each answer ends when it finds a permit.
     pub(super) fn when(may_end: &Arc<Semaphore>) -> Self {
         Self { may_end: Arc::clone(may_end) }
+    }
+
+    /// The end of a call, which is bad if the last message says so.
+    fn outcome(last: &Message) -> Result<(), Status> {
+        if last.text != FAILING {
+            return Ok(());
+        }
+        let mut failure = Status::aborted("half way: \u{e4}");
+        failure.metadata_mut().insert("x-detail", "42".parse().unwrap());
+        Err(failure)
     }
 
     async fn end(may_end: Arc<Semaphore>) {
@@ -72,7 +99,10 @@ impl Echo for Echoes {
             meter.charge(u64::from(message.repeat)).await?;
         }
         Self::end(Arc::clone(&self.may_end)).await;
-        Ok(Response::new(message))
+        Self::outcome(&message)?;
+        let mut response = Response::new(message);
+        response.metadata_mut().insert("x-kind", "unary".parse().unwrap());
+        Ok(response)
     }
 
     type ServerStreamStream = BoxStream<'static, Result<Message, Status>>;
@@ -80,8 +110,10 @@ impl Echo for Echoes {
     async fn server_stream(&self, request: Request<Message>) -> Result<Response<Self::ServerStreamStream>, Status> {
         let message = request.into_inner();
         let may_end = Arc::clone(&self.may_end);
+        let outcome = Self::outcome(&message);
         let messages = stream::iter((0..message.repeat).map(move |_| Ok(message.clone())));
-        let end = stream::once(Self::end(may_end)).filter_map(|()| async { None });
+        let end =
+            stream::once(Self::end(may_end)).filter_map(move |()| std::future::ready(outcome.clone().err().map(Err)));
         Ok(Response::new(messages.chain(end).boxed()))
     }
 
@@ -92,6 +124,7 @@ impl Echo for Echoes {
             answer = Message { repeat: answer.repeat + 1, ..message };
         }
         Self::end(Arc::clone(&self.may_end)).await;
+        Self::outcome(&answer)?;
         Ok(Response::new(answer))
     }
 
@@ -99,6 +132,7 @@ impl Echo for Echoes {
 
     async fn bidi(&self, request: Request<Streaming<Message>>) -> Result<Response<Self::BidiStream>, Status> {
         let end = stream::once(Self::end(Arc::clone(&self.may_end))).filter_map(|()| async { None });
-        Ok(Response::new(request.into_inner().chain(end).boxed()))
+        let messages = request.into_inner().and_then(async |message| Self::outcome(&message).map(|()| message));
+        Ok(Response::new(messages.chain(end).boxed()))
     }
 }

@@ -47,6 +47,51 @@ async fn every_axis_is_told_on_success_and_on_refusal() {
     assert!(header(&refused, "x-ratelimit-limit").is_none());
 }
 
+/// Everything that a field can hold, through a parser of structured fields.
+#[tokio::test]
+async fn the_fields_are_lists_of_strings_with_whole_numbers() {
+    use sfv::{ListEntry, Parser};
+    let read = |field: &str| -> Vec<(String, Vec<(String, i64)>)> {
+        let list = Parser::new(field).parse::<sfv::List>().unwrap();
+        assert_eq!(sfv::FieldType::serialize(&list).unwrap(), field, "written as it is written by others");
+        let entries = list.iter().map(|entry| {
+            let ListEntry::Item(item) = entry else { panic!("{entry:?}") };
+            let parameter =
+                |(name, value): (&sfv::Key, &sfv::BareItem)| (name.to_string(), value.as_integer().unwrap().into());
+            (item.bare_item.as_string().unwrap().to_string(), item.params.iter().map(parameter).collect())
+        });
+        entries.collect()
+    };
+    let quotas = [
+        Quota::fixed_window(1 << 52, HOUR),
+        Quota::aligned_window(3, 90 * MINUTE),
+        Quota::sliding_window(5, Duration::from_millis(1_500)),
+        Quota::token_bucket(10, 1, MINUTE),
+    ];
+    for quota in quotas.map(Result::unwrap) {
+        let (group, _clock) = group();
+        let account = group.per_key("an-account_7", quota).build().unwrap();
+        let closed = group.shared("closed", quota.with_limit(0)).build().unwrap();
+        let alone = user(&account).limit_fields(LimitFields::draft_11());
+        let both = user(&account).and(GlobalCapacityLayer::new(&closed)).unwrap();
+        for layer in [alone, both.limit_fields(LimitFields::draft_11())] {
+            let service = layer.layer(accepting());
+            for _ in 0..4 {
+                let response = answer(&service, request("alice")).await;
+                for (field, names) in [(POLICY, ["q", "w"]), (LIMIT, ["r", "t"])] {
+                    let read = read(header(&response, field).unwrap());
+                    assert!(read.iter().all(|(_, parameters)| {
+                        let found = parameters.iter().map(|(name, value)| (name.as_str(), *value >= 0));
+                        found.eq(names.map(|name| (name, true)))
+                    }));
+                    let names: Vec<&str> = read.iter().map(|(axis, _)| axis.as_str()).collect();
+                    assert!(names == ["an-account_7"] || names == ["an-account_7", "closed"], "{names:?}");
+                }
+            }
+        }
+    }
+}
+
 #[tokio::test]
 async fn nothing_is_told_unless_it_is_wanted() {
     let (group, _clock) = group();

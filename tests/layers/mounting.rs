@@ -7,14 +7,13 @@ use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
-use tokio::net::TcpListener;
 use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
 use tower_quota::{
     BackoffLayer, ConcurrencyLayer, Cooldown, CooldownLayer, GlobalCapacityLayer, HOUR, Key, Quota, QuotaLayer,
     ReadWriteSplitLayer, UserQuotaLayer, key,
 };
 
-use crate::support::group;
+use crate::support::{group, serve};
 
 fn layer(limit: u64) -> QuotaLayer {
     let (group, _clock) = group();
@@ -26,14 +25,6 @@ fn layer(limit: u64) -> QuotaLayer {
 
 async fn ok() -> &'static str {
     "ok"
-}
-
-/// A real server, and its address. It stops with the test's runtime.
-async fn serve(app: Router) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    tokio::spawn(axum::serve(listener, app).into_future());
-    format!("http://{address}")
 }
 
 fn request(uri: &str) -> Request<Full<Bytes>> {
