@@ -71,6 +71,8 @@ pub use meter::{BoundMeter, Meter};
 pub use name::Axis;
 pub use question::{Demand, Owner, Question, Terms};
 pub use quota::{Algorithm, DAY, HOUR, MINUTE, Quota, SECOND};
+#[cfg(all(fuzzing, feature = "redis"))]
+pub use store::addresses_in;
 pub use store::{Answer, MemoryStore, PendingAnswer, Store, StoreError, StoreErrorKind};
 #[cfg(feature = "redis")]
 pub use store::{RedisStore, RedisStoreBuilder};

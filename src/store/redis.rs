@@ -24,6 +24,8 @@ use smallvec::SmallVec;
 
 pub use self::builder::RedisStoreBuilder;
 use self::client::Client;
+#[cfg(fuzzing)]
+pub use self::cluster::addresses_in;
 use self::episodes::Episodes;
 use self::script::{Circumstances, END, Found};
 use crate::call_end::CallEnd;

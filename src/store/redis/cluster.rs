@@ -173,8 +173,13 @@ async fn ranges_of(pool: &Pool) -> Option<Vec<(u16, u16, String)>> {
     let mut slots = redis::cmd("CLUSTER");
     slots.arg("SLOTS");
     let reply = lane.connection.send(Arc::new(slots)).await.ok()?;
+    read_ranges(&reply, lane.connection.host())
+}
+
+/// The reply to `CLUSTER SLOTS` of the node at this host.
+fn read_ranges(reply: &Value, asked: &str) -> Option<Vec<(u16, u16, String)>> {
     let Value::Array(ranges) = reply else { return None };
-    let ranges: Vec<_> = ranges.iter().filter_map(|range| read_range(range, lane.connection.host())).collect();
+    let ranges: Vec<_> = ranges.iter().filter_map(|range| read_range(range, asked)).collect();
     // A node that knows of no slots has been forgotten by the others.
     (!ranges.is_empty()).then_some(ranges)
 }
@@ -191,6 +196,18 @@ fn read_range(range: &Value, asked: &str) -> Option<(u16, u16, String)> {
     };
     let host = if host.is_empty() || host == "?" { asked } else { host };
     Some((u16::try_from(*first).ok()?, u16::try_from(*last).ok()?, format!("{host}:{port}")))
+}
+
+/// What is read of a node's reply to `CLUSTER SLOTS`, and of a redirection: the addresses that would be connected to. Only
+/// for the fuzz targets, which must not connect to what they make up.
+#[cfg(fuzzing)]
+pub fn addresses_in(reply: Result<Value, redis::RedisError>) -> Vec<String> {
+    let addresses = match reply {
+        Ok(reply) => read_ranges(&reply, "127.0.0.1").into_iter().flatten().map(|(_, _, address)| address).collect(),
+        Err(error) => Vec::from_iter(Fault::of_command(&error).node()),
+    };
+    let seed = Single::new("redis://127.0.0.1/").expect("an address");
+    addresses.iter().map(|address| seed.at(address).address()).collect()
 }
 
 #[cfg(test)]
