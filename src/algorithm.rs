@@ -71,6 +71,48 @@ pub(crate) fn end(quota: Quota, state: Option<State>, now: u64, ending: Ending) 
     }
 }
 
+/// What a charge turned out to be worth that was made before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Settled {
+    /// When it was made, in microseconds.
+    pub(crate) charged_at: u64,
+    /// Units that were charged.
+    pub(crate) charged: u64,
+    /// Units that it was worth.
+    pub(crate) worth: u64,
+}
+
+impl Settled {
+    /// What is given back.
+    fn refund(&self) -> u64 {
+        self.charged.saturating_sub(self.worth)
+    }
+
+    /// What is charged on top, whether it fits or not.
+    fn overrun(&self) -> u64 {
+        self.worth.saturating_sub(self.charged)
+    }
+}
+
+/// More cannot be used up: whatever was overrun, products stay below 2^53.
+const MOST_USED: u64 = 1 << 52;
+
+/// The counter whose `state` was last written, at `now` in microseconds, with a charge corrected to what it was worth.
+///
+/// A refund goes where the charge was, and gives back no more than what of it still counts. An overrun is used up now.
+pub(crate) fn settle(quota: Quota, state: Option<State>, now: u64, settled: Settled) -> Option<State> {
+    // Brought up to now.
+    let current = assess(quota, state, now, 0, 0).state;
+    let corrected = match quota.algorithm() {
+        Algorithm::FixedWindow | Algorithm::AlignedWindow => fixed_window::settle(quota, current, settled),
+        Algorithm::SlidingWindow => sliding_window::settle(quota, current, settled),
+        Algorithm::TokenBucket => token_bucket::settle(quota, current, now, settled),
+        // Their calls end in a way of their own.
+        Algorithm::Attempts | Algorithm::Failures => return None,
+    };
+    (corrected != current && (state.is_some() || settled.overrun() > 0)).then_some(corrected)
+}
+
 /// A time that does not come.
 const NEVER: u64 = 1 << 62;
 

@@ -126,8 +126,12 @@ impl<'m> Charge<'m> {
 
     /// The error of a cost that names an axis which is no part of the decision.
     fn is_foreign(&self) -> Option<ChargeError> {
-        let foreign = self.cost.foreign_axis(|axis| self.panel.has(axis))?;
-        Some(ChargeError::ForeignAxis { axis: foreign.axis })
+        self.panel.knows(&self.cost).err()
+    }
+
+    /// What is charged, and where, if the subject could be read.
+    pub(crate) fn asked(&self) -> Option<(&'m Arc<Panel>, &Seen, &Cost)> {
+        Some((self.panel, self.seen.as_ref().ok()?, &self.cost))
     }
 }
 

@@ -14,11 +14,10 @@ use crate::failure::OnStoreFailure;
 use crate::health::Health;
 use crate::name::Label;
 use crate::question::Question;
+use crate::settlement::Settlement;
 use crate::store::{Answer, MemoryStore, Store, StoreError, StoreErrorKind};
 use crate::throttle::Throttle;
-#[cfg(feature = "waiting")]
-use crate::verdict::CountedBy;
-use crate::verdict::Verdict;
+use crate::verdict::{CountedBy, Verdict};
 
 /// What all axes of a group share.
 pub(crate) struct Ledger {
@@ -110,6 +109,33 @@ impl Ledger {
                 tracing::error!(target: "tower_quota::store", group, %error, ?policy, "decisions without the store");
             }),
         }
+    }
+
+    /// What a charge was worth, told to the store that counted it, or to this process, which did so by its share.
+    pub(crate) fn settle(
+        &self,
+        settlement: &Settlement<'_>,
+        counted_by: CountedBy,
+        share: Option<u8>,
+    ) -> Answer<Verdict> {
+        if let (CountedBy::LocalShare, Some(settlement)) =
+            (counted_by, share.and_then(|percent| settlement.by_share(percent)))
+        {
+            return self.local.get_or_init(MemoryStore::new).settle(&settlement);
+        }
+        match &self.store {
+            Backend::Memory(memory) => memory.settle(settlement),
+            Backend::Other(store) => store.settle(settlement),
+        }
+    }
+
+    /// A charge stays, though it should have been given back.
+    #[cfg(feature = "waiting")]
+    pub(crate) fn note_unsettled(&self, error: &StoreError) {
+        let group = &self.group;
+        self.failures.at_most_each_second(|held_back| {
+            tracing::error!(target: "tower_quota::store", group, %error, held_back, "a charge was not given back");
+        });
     }
 
     pub(crate) fn reset(&self, question: &Question<'_>) -> Answer<()> {

@@ -39,7 +39,9 @@ mod panel;
 mod question;
 mod quota;
 mod rate;
+mod reservation;
 mod seen;
+mod settlement;
 mod store;
 #[cfg(feature = "testing")]
 pub mod testing;
@@ -71,6 +73,8 @@ pub use meter::{BoundMeter, Meter};
 pub use name::Axis;
 pub use question::{Demand, Owner, Question, Terms};
 pub use quota::{Algorithm, DAY, HOUR, MINUTE, Quota, SECOND};
+pub use reservation::{AskedToReserve, PendingReservation, Reservation, Reserve, ReserveFuture};
+pub use settlement::Settlement;
 #[cfg(all(fuzzing, feature = "redis"))]
 pub use store::addresses_in;
 pub use store::{Answer, MemoryStore, PendingAnswer, Store, StoreError, StoreErrorKind};

@@ -10,6 +10,7 @@ use crate::cost::Cost;
 use crate::measure::Measure;
 use crate::panel::Panel;
 use crate::quota::Quota;
+use crate::reservation::Reserve;
 use crate::seen::Seen;
 use crate::store::memory::Known;
 use crate::verdict::Verdict;
@@ -85,6 +86,18 @@ impl<Q: ?Sized> Meter<Q> {
     /// Charges a subject on every axis, or on none, once this is awaited.
     pub fn charge(&self, subject: &Q, cost: impl Into<Cost>) -> Charge<'_> {
         Charge::new(&self.panel, self.see(subject), cost.into())
+    }
+
+    /// Charges a subject on every axis, or on none, so that the charge can be corrected later. It goes by the quotas as they
+    /// are now, even if it [waits](Reserve::wait_up_to).
+    ///
+    /// An id of the request is not offered with it: a request that comes again would settle its one charge twice.
+    pub fn reserve(&self, subject: &Q, cost: impl Into<Cost>) -> Reserve<'_> {
+        Reserve::new(Charge::new(
+            &self.panel,
+            self.see(subject).map(|seen| seen.judged_by(self.panel.quotas())),
+            cost.into(),
+        ))
     }
 
     /// Charges a subject on every axis, or on none, now: for code that is not async, or that goes on by itself while the
@@ -166,6 +179,12 @@ impl BoundMeter {
     /// Charges the subject on every axis, or on none. As [`Meter::charge`].
     pub fn charge(&self, cost: impl Into<Cost>) -> Charge<'_> {
         Charge::new(&self.panel, Ok(self.seen.clone()), cost.into())
+    }
+
+    /// Charges the subject on every axis, or on none, so that the charge can be corrected later. As [`Meter::reserve`].
+    pub fn reserve(&self, cost: impl Into<Cost>) -> Reserve<'_> {
+        let seen = self.seen.clone().judged_by(self.panel.quotas());
+        Reserve::new(Charge::new(&self.panel, Ok(seen), cost.into()))
     }
 
     /// Where the subject stands on every axis, without charging anything.

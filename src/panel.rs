@@ -10,9 +10,11 @@ use crate::key::Key;
 use crate::ledger::Ledger;
 use crate::name::Label;
 use crate::question::{Owner, Question};
+use crate::quota::Quota;
 use crate::seen::Seen;
+use crate::settlement::Settlement;
 use crate::store::{Answer, StoreError};
-use crate::verdict::{Report, Verdict};
+use crate::verdict::{CountedBy, Report, Verdict};
 
 /// Axes of one group, in the order in which they are judged.
 #[derive(Debug)]
@@ -50,6 +52,43 @@ impl Panel {
     #[cfg(feature = "waiting")]
     pub(crate) fn decide_call(&self, seen: &Seen, cost: &Cost, call: u64) -> Answer<Verdict> {
         self.ledger().decide(&self.question(seen, cost).of_call(call))
+    }
+
+    /// What the store says to a charge that turned out to be worth something else, from whoever counted it.
+    pub(crate) fn settle(&self, settlement: &Settlement<'_>, counted_by: CountedBy) -> Answer<Verdict> {
+        self.ledger().settle(settlement, counted_by, self.share())
+    }
+
+    /// Where the counters stand, by whoever counts them.
+    pub(crate) fn look(&self, seen: &Seen, counted_by: CountedBy) -> Answer<Verdict> {
+        let question = self.question(seen, &Cost::units(0));
+        match (counted_by, self.share()) {
+            (CountedBy::LocalShare, Some(percent)) => {
+                self.ledger().decide_by_share(&question, percent).expect("nothing is demanded, and so it fits")
+            }
+            _ => self.ledger().decide(&question),
+        }
+    }
+
+    /// How much of each limit this process counts by itself while the store fails.
+    fn share(&self) -> Option<u8> {
+        match self.on_store_failure {
+            OnStoreFailure::Local { percent } => Some(percent),
+            _ => None,
+        }
+    }
+
+    /// The axes' own quotas, as of now.
+    pub(crate) fn quotas(&self) -> impl Iterator<Item = Quota> {
+        self.axes.iter().map(|axis| axis.quota())
+    }
+
+    /// Whether a cost has numbers only for axes of this panel.
+    pub(crate) fn knows(&self, cost: &Cost) -> Result<(), ChargeError> {
+        match cost.foreign_axis(|axis| self.has(axis)) {
+            Some(foreign) => Err(ChargeError::ForeignAxis { axis: foreign.axis }),
+            None => Ok(()),
+        }
     }
 
     pub(crate) fn has(&self, label: &Label) -> bool {

@@ -29,6 +29,16 @@ impl Seen {
         self.plans.iter().find(|(of, _)| *of == index).map(|(_, quota)| *quota)
     }
 
+    /// This subject, judged by these quotas, axis by axis, where it has none of its own, whatever becomes of theirs.
+    pub(crate) fn judged_by(mut self, quotas: impl Iterator<Item = Quota>) -> Self {
+        for (index, quota) in quotas.enumerate() {
+            if self.plan(index).is_none() {
+                self.plans.push((index, quota));
+            }
+        }
+        self
+    }
+
     /// The owner on the next axis, to be filled in. (In place: an owner is large, and this is on every request's way.)
     pub(crate) fn next(&mut self) -> &mut Owner {
         let index = self.owners.len();

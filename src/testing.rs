@@ -1,11 +1,12 @@
 //! For tests of code that uses quotas, and of stores (feature `testing`).
 //!
 //! [`FakeClock`] is a clock that tests move by hand. [`conformance`] holds any [`Store`](crate::Store) to what the
-//! contract promises, and [`differential`] to what the [`MemoryStore`](crate::MemoryStore) decides, step by random step:
+//! contract promises, [`conformance_of_settlement`] one that settles charges to what that promises, and [`differential`] to
+//! what the [`MemoryStore`](crate::MemoryStore) decides, step by random step:
 //!
 //! ```
 //! use tower_quota_core::MemoryStore;
-//! use tower_quota_core::testing::{conformance, differential};
+//! use tower_quota_core::testing::{conformance, conformance_of_settlement, differential};
 //!
 //! # fn block_on(future: impl Future) {
 //! #     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
@@ -14,6 +15,7 @@
 //! # block_on(async {
 //! // `MemoryStore` stands for a store of your own, on the clock that it is given.
 //! conformance(|clock| MemoryStore::with_clock(clock)).await;
+//! conformance_of_settlement(|clock| MemoryStore::with_clock(clock)).await;
 //! differential(|clock| MemoryStore::with_clock(clock), 7, 1_000).await;
 //! # });
 //! ```
@@ -22,7 +24,9 @@ mod clock;
 mod conformance;
 mod differential;
 mod random;
+mod settlements;
 
 pub use self::clock::FakeClock;
 pub use self::conformance::conformance;
 pub use self::differential::differential;
+pub use self::settlements::conformance_of_settlement;

@@ -12,6 +12,8 @@ use crate::question::Terms;
 pub struct Verdict {
     reports: Reports,
     counted_by: CountedBy,
+    /// In microseconds.
+    decided_at: u64,
 }
 
 /// Who counted a request.
@@ -34,26 +36,31 @@ pub(crate) type Reports = SmallVec<[Report; 4]>;
 impl Verdict {
     /// The verdict that these reports, in the order judged, come to: admitted if all fit.
     pub fn from_reports(reports: impl IntoIterator<Item = Report>) -> Self {
-        Self::from_all(reports.into_iter().collect())
+        Self::from_all(reports.into_iter().collect(), 0)
+    }
+
+    /// This verdict, made at this time of the store's clock, for a store that [settles](crate::Store::settle) charges.
+    pub fn at(self, time: Duration) -> Self {
+        Self { decided_at: micros(time), ..self }
     }
 
     /// Admitted on two axes.
     #[inline]
-    pub(crate) fn of_two(first: Report, second: Report) -> Self {
+    pub(crate) fn of_two(first: Report, second: Report, decided_at: u64) -> Self {
         let mut reports = Reports::new();
         reports.push(first);
         reports.push(second);
-        Self::from_all(reports)
+        Self::from_all(reports, decided_at)
     }
 
     #[inline]
-    pub(crate) fn from_all(reports: Reports) -> Self {
-        Self { reports, counted_by: CountedBy::Store }
+    pub(crate) fn from_all(reports: Reports, decided_at: u64) -> Self {
+        Self { reports, counted_by: CountedBy::Store, decided_at }
     }
 
     /// Admitted without having been counted, because the store could not answer.
     pub(crate) fn uncounted() -> Self {
-        Self { reports: SmallVec::new(), counted_by: CountedBy::Nobody }
+        Self { reports: SmallVec::new(), counted_by: CountedBy::Nobody, decided_at: 0 }
     }
 
     /// This verdict, made by a share of the limits, because the store could not answer.
@@ -74,6 +81,15 @@ impl Verdict {
     /// Whether the request was counted at all.
     pub fn was_counted(&self) -> bool {
         self.counted_by != CountedBy::Nobody
+    }
+
+    /// When it was decided, by the store's clock: a time to tell the store again, and to compare with others of its own.
+    pub fn decided_at(&self) -> Duration {
+        Duration::from_micros(self.decided_at)
+    }
+
+    pub(crate) fn decided_at_micros(&self) -> u64 {
+        self.decided_at
     }
 
     /// One report for each axis, in the order judged. An axis that did not count this request has none.

@@ -7,5 +7,6 @@ mod failure;
 mod foreign_store;
 mod memory;
 mod meter;
+mod settlement;
 mod waiting;
 mod watermark;

@@ -2,7 +2,7 @@
 //!
 //! Bound: twice the limit in a span of one period.
 
-use super::{Assessment, State};
+use super::{Assessment, MOST_USED, Settled, State};
 use crate::quota::Quota;
 
 struct Window {
@@ -23,6 +23,8 @@ pub(super) fn assess(
     let new_at = |now| Window { start: align(now), used: 0 };
     let mut window = match state.map(Window::from) {
         Some(window) if now >= window.start.saturating_add(period) => new_at(now),
+        // All that was used has been given back: as good as fresh.
+        Some(window) if window.used == 0 => new_at(now.max(window.start)),
         Some(window) => window,
         None => new_at(now),
     };
@@ -38,6 +40,17 @@ pub(super) fn assess(
         is_resting: false,
         state: window.into(),
     }
+}
+
+/// Corrects a charge in the window of this time, if it was made there.
+pub(super) fn settle(quota: Quota, current: State, settled: Settled) -> State {
+    let mut window = Window::from(current);
+    let end = window.start.saturating_add(quota.counted().micros);
+    if (window.start..end).contains(&settled.charged_at) {
+        window.used = window.used.saturating_sub(settled.refund());
+    }
+    window.used = (window.used + settled.overrun().min(MOST_USED)).min(MOST_USED);
+    window.into()
 }
 
 impl From<State> for Window {

@@ -6,7 +6,7 @@
 //! Source: "Counting things, a lot of different things" (Cloudflare, 2017). Bound: twice the limit in a span of one
 //! period; the limit on average under saturation.
 
-use super::{Assessment, State};
+use super::{Assessment, Settled, State};
 use crate::quota::Quota;
 
 struct Windows {
@@ -39,6 +39,27 @@ pub(super) fn assess(quota: Quota, state: Option<State>, now: u64, cost: u64) ->
         state: windows.into(),
     }
 }
+
+/// Corrects a charge in whichever of the two windows it was made in.
+pub(super) fn settle(quota: Quota, current: State, settled: Settled) -> State {
+    let period = quota.counted();
+    let length = u64::from(period.ticks);
+    let mut windows = Windows::from(current);
+    let charged_at = settled.charged_at / u64::from(period.tick);
+    let charged_in = charged_at - charged_at % length;
+    let refund = u32::try_from(settled.refund()).unwrap_or(u32::MAX);
+    if charged_in == windows.start {
+        windows.current = windows.current.saturating_sub(refund);
+    } else if charged_in.saturating_add(length) == windows.start {
+        windows.previous = windows.previous.saturating_sub(refund);
+    }
+    let overrun = u32::try_from(settled.overrun()).unwrap_or(u32::MAX);
+    windows.current = windows.current.saturating_add(overrun).min(MOST_IN_A_WINDOW);
+    windows.into()
+}
+
+/// No limit is higher; with more, products would pass 2^53.
+const MOST_IN_A_WINDOW: u32 = 1 << 26;
 
 impl Windows {
     /// The windows at `now`, which moves them on but never back.

@@ -4,7 +4,7 @@
 //! Source: the token bucket of J. Turner, "New directions in communications" (1986), filled lazily. Bound: capacity plus
 //! refill in a span of one period.
 
-use super::{Assessment, State};
+use super::{Assessment, MOST_USED, Settled, State};
 use crate::quota::Quota;
 
 struct Bucket {
@@ -46,6 +46,35 @@ pub(super) fn assess(quota: Quota, state: Option<State>, now: u64, cost: u64) ->
         },
         is_resting: false,
         state: bucket.into(),
+    }
+}
+
+/// Corrects a charge, as far as it has not been paid back already: a bucket that was full again in between, and is
+/// given back what was charged before, would hold more than it was ever filled with.
+pub(super) fn settle(quota: Quota, current: State, now: u64, settled: Settled) -> State {
+    let period = quota.counted();
+    let tick = u64::from(period.tick);
+    let refill = Refill { units: quota.refill().into(), length: period.ticks.into() };
+    let mut bucket = Bucket::from(current);
+    let since = (now / tick).saturating_sub(settled.charged_at / tick);
+    let (paid_back, part) = refill.due_after(since);
+    let still_charged = settled.charged.saturating_sub(paid_back);
+    bucket.used = bucket.used.saturating_sub(settled.refund().min(still_charged));
+    if part > 0 && settled.refund() >= still_charged && still_charged > 0 {
+        // Of the last unit a part has been paid back already: that was time which is not counted again.
+        let parts = u64::from(bucket.parts) + part;
+        bucket.mark = bucket.mark.saturating_add(parts / refill.units);
+        bucket.parts = u32::try_from(parts % refill.units).expect("a remainder of a refill, which is at most 2^26");
+    }
+    bucket.used = (bucket.used + settled.overrun().min(MOST_USED)).min(MOST_USED);
+    bucket.into()
+}
+
+impl Refill {
+    /// Whole units that so many ticks bring, and how much of the next: so many of `length` parts.
+    fn due_after(&self, ticks: u64) -> (u64, u64) {
+        let (periods, rest) = (ticks / self.length, ticks % self.length * self.units);
+        (periods.saturating_mul(self.units).saturating_add(rest / self.length), rest % self.length)
     }
 }
 

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use crate::call_end::CallEnd;
 use crate::question::Question;
+use crate::settlement::Settlement;
 use crate::verdict::Verdict;
 
 /// Counts what was charged, and decides whether more fits.
@@ -19,6 +20,14 @@ pub trait Store: Send + Sync + 'static {
     /// Judges all demands of the question in one atomic step: charges every one if all fit, and changes nothing if any
     /// does not.
     fn decide(&self, question: &Question<'_>) -> Answer<Verdict>;
+
+    /// Corrects an admitted charge to what it was worth: each axis by itself, nothing is refused. It is called once for a
+    /// charge. A refund goes where the charge was, and gives back no more than what of it still counts; an overrun is used
+    /// up now. A store that cannot do that says so, as this one does by default.
+    fn settle(&self, settlement: &Settlement<'_>) -> Answer<Verdict> {
+        let _ = settlement;
+        Answer::Ready(Err(StoreError::new(StoreErrorKind::Misconfigured).because("this store settles nothing")))
+    }
 
     /// Forgets the counters that the question names, as if nothing had ever been charged on them.
     fn reset(&self, question: &Question<'_>) -> Answer<()>;
@@ -41,6 +50,10 @@ pub trait Store: Send + Sync + 'static {
 impl<S: Store + ?Sized> Store for Arc<S> {
     fn decide(&self, question: &Question<'_>) -> Answer<Verdict> {
         (**self).decide(question)
+    }
+
+    fn settle(&self, settlement: &Settlement<'_>) -> Answer<Verdict> {
+        (**self).settle(settlement)
     }
 
     fn reset(&self, question: &Question<'_>) -> Answer<()> {

@@ -6,6 +6,7 @@ mod held;
 mod keyed;
 mod known;
 mod records;
+mod settling;
 mod shared;
 
 use std::fmt;
@@ -18,6 +19,7 @@ use crate::call_end::CallEnd;
 use crate::clock::{Clock, SystemClock};
 use crate::config_error::ConfigError;
 use crate::question::Question;
+use crate::settlement::Settlement;
 use crate::store::contract::{Answer, Store};
 use crate::verdict::Verdict;
 
@@ -147,6 +149,10 @@ impl Store for MemoryStore {
                 self.records.once(digest_of_request(id, demands), charges, now, decide)
             }
         })
+    }
+
+    fn settle(&self, settlement: &Settlement<'_>) -> Answer<Verdict> {
+        Answer::Ready(self.counters.settle(settlement, self.clock.micros()))
     }
 
     fn reset(&self, question: &Question<'_>) -> Answer<()> {

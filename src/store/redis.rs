@@ -27,10 +27,11 @@ use self::client::Client;
 #[cfg(fuzzing)]
 pub use self::cluster::addresses_in;
 use self::episodes::Episodes;
-use self::script::{Circumstances, END, Found};
+use self::script::{Circumstances, END, Findings, Found};
 use crate::call_end::CallEnd;
 use crate::config_error::ConfigError;
 use crate::question::{Demand, Question, Terms};
+use crate::settlement::Settlement;
 use crate::store::contract::{Answer, Store, StoreError, StoreErrorKind};
 use crate::verdict::Verdict;
 use crate::watermark::Watermark;
@@ -130,13 +131,43 @@ impl Store for RedisStore {
             let read = move |reply: &redis::Value| script::read(reply, serial, count);
             let decided = Arc::clone(&client).decide(slot, call, has_request_id, admission, read).await;
             let found = decided.map_err(|error| named(error, &asked))?;
+            let Findings { at, found } = found;
             for (asked, found) in asked.iter().zip(&found) {
                 if let Some((watermark, counter)) = &asked.watched {
                     episodes.look(&client, slot, counter, watermark, asked.terms, *found);
                 }
             }
             let report = |(asked, found): (&Asked, &Found)| found.report(&asked.terms);
-            Ok(Verdict::from_reports(asked.iter().zip(&found).map(report)))
+            Ok(Verdict::from_all(asked.iter().zip(&found).map(report).collect(), at))
+        }))
+    }
+
+    fn settle(&self, settlement: &Settlement<'_>) -> Answer<Verdict> {
+        let client = &self.client;
+        let demands = settlement.charged.demands();
+        let slot = client.route.slot_of(demands.first().map_or("", |demand| demand.terms.group()));
+        if demands.is_empty() {
+            return Answer::Ready(Ok(Verdict::from_reports([])));
+        }
+        if client.breakers.of(slot).is_open() {
+            return Answer::Ready(Err(client::blocked()));
+        }
+        let counters: Vec<String> = demands.iter().map(|demand| client.names.counter(demand)).collect();
+        let look = |demand: &Demand<'_>, counter: &String| {
+            let mut asked = Asked::new(demand, counter);
+            asked.terms.units = 0;
+            asked
+        };
+        let asked: SmallVec<[Asked; 4]> =
+            demands.iter().zip(&counters).map(|(demand, counter)| look(demand, counter)).collect();
+        let serial = client.next_serial();
+        let call = script::settle(settlement, &counters, serial, client.now());
+        let client = Arc::clone(client);
+        Answer::Pending(Box::pin(async move {
+            let settled = client.settle(slot, call, |reply| script::read(reply, serial, asked.len())).await;
+            let Findings { at, found } = settled.map_err(|error| named(error, &asked))?;
+            let report = |(asked, found): (&Asked, &Found)| found.report(&asked.terms);
+            Ok(Verdict::from_all(asked.iter().zip(&found).map(report).collect(), at))
         }))
     }
 

@@ -31,11 +31,7 @@ use crate::watermark::Watermark;
 ///
 /// At the first promise that is broken, with a sentence that says which.
 pub async fn conformance<S: Store>(make: impl Fn(FakeClock) -> S) {
-    let room = || {
-        let clock = FakeClock::new();
-        let group = Group::new(&unique_name(), make(clock.clone())).expect("the name is valid");
-        Room { group, clock }
-    };
+    let room = || room(&make);
     room().a_refusal_charges_no_axis().await;
     room().the_first_axis_that_refuses_gives_the_answer().await;
     room().what_never_fits_is_told_from_what_is_closed().await;
@@ -53,6 +49,13 @@ pub async fn conformance<S: Store>(make: impl Fn(FakeClock) -> S) {
     room().many_axes_are_decided_in_one_step().await;
 }
 
+/// A group that nobody else uses, on a clock of its own.
+pub(super) fn room<S: Store>(make: impl Fn(FakeClock) -> S) -> Room {
+    let clock = FakeClock::new();
+    let group = Group::new(&unique_name(), make(clock.clone())).expect("the name is valid");
+    Room { group, clock }
+}
+
 /// A name that no other run uses, be it over the same counters.
 pub(super) fn unique_name() -> String {
     use std::hash::{BuildHasher, Hasher};
@@ -61,7 +64,7 @@ pub(super) fn unique_name() -> String {
 }
 
 /// One of each algorithm, of limit 10.
-fn every_quota() -> [Quota; 6] {
+pub(super) fn every_quota() -> [Quota; 6] {
     [
         Quota::fixed_window(10, HOUR),
         Quota::aligned_window(10, MINUTE),
@@ -74,17 +77,21 @@ fn every_quota() -> [Quota; 6] {
 }
 
 /// A group of its own, and its clock.
-struct Room {
+pub(super) struct Room {
     group: Group,
-    clock: FakeClock,
+    pub(super) clock: FakeClock,
 }
 
 impl Room {
-    fn per_key(&self, name: &str, quota: impl TryInto<Quota, Error: Into<crate::ConfigError>>) -> PerKeyAxis {
+    pub(super) fn per_key(
+        &self,
+        name: &str,
+        quota: impl TryInto<Quota, Error: Into<crate::ConfigError>>,
+    ) -> PerKeyAxis {
         self.group.per_key(name, quota).build().expect("the axis is valid")
     }
 
-    fn shared(&self, name: &str, quota: impl TryInto<Quota, Error: Into<crate::ConfigError>>) -> SharedAxis {
+    pub(super) fn shared(&self, name: &str, quota: impl TryInto<Quota, Error: Into<crate::ConfigError>>) -> SharedAxis {
         self.group.shared(name, quota).build().expect("the axis is valid")
     }
 
@@ -317,7 +324,7 @@ fn tick_of(quota: &Quota) -> Duration {
     Duration::from_micros(quota.counted().tick.into())
 }
 
-fn by_name(axis: &PerKeyAxis) -> Meter<str> {
+pub(super) fn by_name(axis: &PerKeyAxis) -> Meter<str> {
     Meter::new(axis.by(|name: &str| Key::from(name)))
 }
 
@@ -330,21 +337,21 @@ async fn admitted_in_parts(meter: &Meter<str>, units: u64, clock: &FakeClock, ti
     while meter.charge("a", 1).await.is_ok() {}
 }
 
-async fn admitted(meter: &Meter<str>, name: &str, cost: impl Into<Cost>) -> Verdict {
+pub(super) async fn admitted(meter: &Meter<str>, name: &str, cost: impl Into<Cost>) -> Verdict {
     match meter.charge(name, cost).await {
         Ok(verdict) if verdict.counted_by() == crate::CountedBy::Store => verdict,
         other => panic!("this charge fits, but the store said {other:?}"),
     }
 }
 
-async fn refused(meter: &Meter<str>, name: &str, cost: impl Into<Cost>) -> Verdict {
+pub(super) async fn refused(meter: &Meter<str>, name: &str, cost: impl Into<Cost>) -> Verdict {
     match meter.charge(name, cost).await {
         Err(ChargeError::Refused(verdict)) => *verdict,
         other => panic!("this charge does not fit, but the store said {other:?}"),
     }
 }
 
-async fn used(meter: &Meter<str>, name: &str) -> Vec<u64> {
+pub(super) async fn used(meter: &Meter<str>, name: &str) -> Vec<u64> {
     let verdict = meter.charge(name, 0).await.expect("a look is admitted");
     verdict.reports().iter().map(crate::Report::used).collect()
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tower_quota::{
     Answer, ChargeError, Demand, Finding, Group, HOUR, Key, Meter, MissingKey, Owner, Question, Quota, Report, Store,
-    Verdict,
+    StoreErrorKind, Verdict,
 };
 
 use crate::support::{charge, now, used};
@@ -77,6 +77,10 @@ fn a_store_can_be_written_elsewhere() {
     assert!(matches!(charge(&meter, &alice, 5), Err(ChargeError::Never(_))));
     assert_eq!(used(&meter, &alice), [(2, 1), (3, 1)]);
     assert_eq!(used(&meter, &nobody), [(1, 0), (3, 1)]);
+    // It does not know how to settle a charge, and says so.
+    let reserved = now(meter.reserve(&alice, 0).into_future()).unwrap();
+    let Err(ChargeError::Store(error)) = now(reserved.cancel()) else { panic!("nothing is given back") };
+    assert_eq!(error.kind(), StoreErrorKind::Misconfigured);
     now(account.reset(&Key::from("alice"))).unwrap();
     now(capacity.reset()).unwrap();
     assert_eq!(used(&meter, &alice), [(0, 3), (0, 4)]);

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use tower_quota::testing::{FakeClock, conformance};
+use tower_quota::testing::{FakeClock, conformance, conformance_of_settlement};
 use tower_quota::{ChargeError, CountedBy, Group, HOUR, Key, Meter, OnStoreFailure, Quota, RedisStore};
 
 use super::Items;
@@ -89,6 +89,7 @@ async fn used(meter: &Meter<str>) -> u64 {
 async fn a_cluster_conforms(cluster: Cluster) {
     let make = |clock: FakeClock| builder(&cluster).clock(clock).deadline(Duration::from_secs(10)).build().unwrap();
     conformance(make).await;
+    conformance_of_settlement(make).await;
     for node in &cluster.nodes {
         assert_eq!(node.info("errorstats", "errorstat_CROSSSLOT"), None);
     }

@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use tower_quota::testing::{FakeClock, conformance, differential};
+use tower_quota::testing::{FakeClock, conformance, conformance_of_settlement, differential};
 use tower_quota::{MemoryStore, RedisStore};
 
 use crate::support::Server;
@@ -14,11 +14,13 @@ fn store(server: &Server, clock: FakeClock) -> RedisStore {
 
 async fn redis_conforms(server: Server) {
     conformance(|clock| store(&server, clock)).await;
+    conformance_of_settlement(|clock| store(&server, clock)).await;
 }
 
 #[tokio::test]
 async fn the_memory_store_conforms() {
     conformance(MemoryStore::with_clock).await;
+    conformance_of_settlement(MemoryStore::with_clock).await;
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tower_quota::{CountedBy, RedisStore};
+use tower_quota::{ChargeError, CountedBy, RedisStore};
 
 use super::Items;
 use crate::support::{Proxy, Server, Wire};
@@ -76,6 +76,37 @@ async fn t41_the_same_request_again_and_again_has_one_verdict() {
     }
     assert!(verdicts.windows(2).all(|pair| pair[0] == pair[1]));
     assert_eq!(items.used("alice").await, [3, 3]);
+}
+
+#[tokio::test]
+async fn t52_a_settlement_whose_reply_is_lost_gives_nothing_back_twice() {
+    let server = Server::start();
+    for lost in [Wire::SwallowsReplies, Wire::EndsAtReply] {
+        let (proxy, items) = wired(&server).await;
+        items.account.reset(&"alice".into()).await.unwrap();
+        // From now on the server knows the script.
+        items.both.reserve("alice", 0).await.unwrap().settle(10).await.unwrap();
+        let reserved = items.both.reserve("alice", 20).await.unwrap();
+        proxy.set(lost.clone());
+        let told = reserved.settle(5).await;
+        assert!(matches!(told, Err(ChargeError::Store(_))), "{lost:?}: {told:?}");
+        proxy.set(Wire::Works);
+        for worth in [5, 0] {
+            let told = reserved.settle(worth).await.unwrap();
+            assert_eq!(told.reports()[0].used(), 15, "{lost:?}: the server had settled it");
+        }
+    }
+}
+
+#[tokio::test]
+async fn t42_a_script_that_is_flushed_in_between_settles() {
+    let server = Server::start();
+    let (_proxy, items) = wired(&server).await;
+    for round in 1..=5 {
+        let reserved = items.both.reserve("alice", 4).await.unwrap();
+        let _: () = redis::cmd("SCRIPT").arg("FLUSH").query(&mut server.look()).unwrap();
+        assert_eq!(reserved.settle(1).await.unwrap().reports()[0].used(), round);
+    }
 }
 
 #[tokio::test]

@@ -7,6 +7,7 @@ use crate::algorithm;
 use crate::call_end::CallEnd;
 use crate::question::{Demand, Owner};
 use crate::store::contract::{StoreError, StoreErrorKind};
+use crate::watermark::Mark;
 
 /// Counters of keys, of which there may be very many, and counters that everybody shares, of which there are few.
 pub(super) struct Counters {
@@ -29,7 +30,7 @@ impl Counters {
         match ended {
             Some(_) if found.is_none() && !self.keyed.reserve(1) => Err(StoreError::new(StoreErrorKind::StoreFull)),
             Some(ended) => {
-                held.rewrite(counter, &ended);
+                held.rewrite(counter, &ended, Mark::default());
                 Ok(())
             }
             None => Ok(()),

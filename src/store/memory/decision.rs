@@ -197,7 +197,7 @@ impl<'q> Decision<'q> {
         for (watermark, crossing) in self.crossings {
             watermark.tell(&crossing);
         }
-        Verdict::from_all(self.reports)
+        Verdict::from_all(self.reports, self.now)
     }
 }
 

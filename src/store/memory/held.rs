@@ -14,6 +14,9 @@ pub(super) trait Held {
     /// Writes a counter that was charged.
     fn write(&mut self, digest: Digest, charged: &Assessment, mark: Mark);
 
+    /// Writes a counter whose end is known exactly, be it earlier than before.
+    fn rewrite(&mut self, digest: Digest, written: &Assessment, mark: Mark);
+
     /// Keeps a counter that was looked at until this time in microseconds, if it would be forgotten earlier: its quota
     /// may refill more slowly than when it was charged.
     fn keep_until(&mut self, digest: Digest, fresh_at: u64);

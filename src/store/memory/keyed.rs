@@ -216,18 +216,6 @@ impl Locked<'_> {
     pub(super) fn entry(&mut self, digest: Digest) -> Option<&mut Entry> {
         self.table.find_mut(digest.place, |entry| entry.digest == digest)
     }
-
-    /// Writes a counter whose end is known exactly, be it earlier than before.
-    pub(super) fn rewrite(&mut self, digest: Digest, written: &Assessment) {
-        if let Some(entry) = self.entry(digest) {
-            entry.forget_at = 0;
-        }
-        self.write(digest, written, Mark::default());
-        let forget_at = self.seconds.to_forget_at(written.fresh_at);
-        if !self.shard.may_forget(forget_at) {
-            self.shard.nothing_before.store(forget_at, Ordering::Relaxed);
-        }
-    }
 }
 
 impl Held for Locked<'_> {
@@ -247,6 +235,17 @@ impl Held for Locked<'_> {
             self.shard.nothing_before.store(entry.forget_at, Ordering::Relaxed);
         }
         self.table.insert_unique(digest.place, entry, Entry::hash);
+    }
+
+    fn rewrite(&mut self, digest: Digest, written: &Assessment, mark: Mark) {
+        if let Some(entry) = self.entry(digest) {
+            entry.forget_at = 0;
+        }
+        self.write(digest, written, mark);
+        let forget_at = self.seconds.to_forget_at(written.fresh_at);
+        if !self.shard.may_forget(forget_at) {
+            self.shard.nothing_before.store(forget_at, Ordering::Relaxed);
+        }
     }
 
     fn keep_until(&mut self, digest: Digest, fresh_at: u64) {

@@ -44,7 +44,11 @@ impl Counters {
         drop(keyed);
 
         self.keyed.sweep_in_passing(now);
-        Some(Verdict::of_two(account.report(&of_account, now, false), capacity.report(&of_capacity, now, mark.above)))
+        Some(Verdict::of_two(
+            account.report(&of_account, now, false),
+            capacity.report(&of_capacity, now, mark.above),
+            now,
+        ))
     }
 }
 

@@ -74,6 +74,10 @@ impl Held for Locked<'_> {
         }
     }
 
+    fn rewrite(&mut self, digest: Digest, written: &Assessment, mark: Mark) {
+        self.write(digest, written, mark);
+    }
+
     fn keep_until(&mut self, _: Digest, _: u64) {
         // A shared counter is never forgotten.
     }

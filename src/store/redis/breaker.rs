@@ -63,7 +63,7 @@ impl Breaker {
     }
 
     pub(super) fn admit(&self) -> Admission {
-        if !self.open.load(Ordering::Acquire) {
+        if !self.is_open() {
             return Admission::Pass;
         }
         let now = self.millis();
@@ -73,6 +73,10 @@ impl Breaker {
             return Admission::Probe(Probe(Arc::clone(&self.probing)));
         }
         Admission::Blocked
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.open.load(Ordering::Acquire)
     }
 
     pub(super) fn succeeded(&self) {

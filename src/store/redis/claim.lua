@@ -1,7 +1,7 @@
 -- Gives the news of a watermark to the first instance that asks for it, so that of all instances one raises the event.
 --
 -- KEYS  [1] the counter
--- ARGV  [1] packed as CLAIM: the mark that is news (decide.lua), and the instance that asks. An even mark is usage that
+-- ARGV  [1] packed as CLAIM: the mark that is news (judge.lua), and the instance that asks. An even mark is usage that
 --           has risen above the watermark, an odd one usage that has fallen below again
 -- Reply 1: the news is this instance's to tell, now or when it asked before and did not hear; 0: it is not
 --

@@ -13,12 +13,17 @@ use super::fault::{Fault, Then};
 use super::names::Names;
 use super::pool::{Lane, Pool, runtime};
 use super::route::Route;
-use super::script::{DECIDE, Script};
+use super::script::{DECIDE, SETTLE, Script};
 use crate::clock::Clock;
 use crate::store::contract::{StoreError, StoreErrorKind};
 
 /// How long a probe waits for its answer, whatever the deadline of the decision is that it is made of.
 const PROBE_WITHIN: Duration = Duration::from_secs(1);
+
+/// What is told while the breaker is open.
+pub(super) fn blocked() -> StoreError {
+    StoreError::new(StoreErrorKind::Unavailable).because("it has not answered for a while")
+}
 
 /// What all decisions of a store share.
 pub(super) struct Client {
@@ -37,9 +42,7 @@ impl Client {
     /// Lets a decision through, or not.
     pub(super) fn admit(&self, slot: u16) -> Result<Admission, StoreError> {
         match self.breakers.of(slot).admit() {
-            Admission::Blocked => {
-                Err(StoreError::new(StoreErrorKind::Unavailable).because("it has not answered for a while"))
-            }
+            Admission::Blocked => Err(blocked()),
             admission => Ok(admission),
         }
     }
@@ -78,13 +81,7 @@ impl Client {
         read: impl FnOnce(&Value) -> Option<T>,
     ) -> Result<T, StoreError> {
         let call = Arc::new(call);
-        let asked = self.ask(slot, &DECIDE, &call, time, has_request_id).await;
-        let decided = asked.and_then(|(lane, reply)| {
-            read(&reply).ok_or_else(|| {
-                self.route.give_up(&lane);
-                Fault::not_ours()
-            })
-        });
+        let decided = self.ask_for(slot, &DECIDE, &call, time, has_request_id, read).await;
         match decided {
             Ok(decided) => {
                 self.breakers.of(slot).succeeded();
@@ -95,6 +92,16 @@ impl Client {
                 Err(fault.into())
             }
         }
+    }
+
+    /// What `read` makes of the reply to a settlement, which is sent once.
+    pub(super) async fn settle<T>(
+        &self,
+        slot: u16,
+        call: Cmd,
+        read: impl FnOnce(&Value) -> Option<T>,
+    ) -> Result<T, StoreError> {
+        Ok(self.ask_for(slot, &SETTLE, &Arc::new(call), self.deadline, false, read).await?)
     }
 
     /// One command that is no decision, within the deadline.
@@ -118,6 +125,23 @@ impl Client {
             // Whatever they wait for, a probe does not.
             self.route.give_up_all(slot);
         }
+    }
+
+    /// What `read` makes of the reply; a connection on which another comes has lost count, and is given up.
+    async fn ask_for<T>(
+        &self,
+        slot: u16,
+        script: &Script,
+        call: &Arc<Cmd>,
+        time: Duration,
+        has_request_id: bool,
+        read: impl FnOnce(&Value) -> Option<T>,
+    ) -> Result<T, Fault> {
+        let (lane, reply) = self.ask(slot, script, call, time, has_request_id).await?;
+        read(&reply).ok_or_else(|| {
+            self.route.give_up(&lane);
+            Fault::not_ours()
+        })
     }
 
     /// The reply, and the connection that it came on, within this time. The call is sent twice only if it cannot have an

@@ -17,10 +17,7 @@ local LONGEST = 2 ^ 52
 local max, min, ceil = math.max, math.min, math.ceil
 
 local now, keep, algorithm, limit, length, refill, call, units, outcome, rest_at_least = struct.unpack(END, ARGV[1])
-if now == 0 then
-  local time = redis.call('TIME')
-  now = time[1] * 1000000 + time[2]
-end
+now = time_of(now)
 
 local first, second, third = 0, 0, 0
 local counter = redis.call('GET', KEYS[1])

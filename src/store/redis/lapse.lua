@@ -1,4 +1,13 @@
--- What time alone makes of a counter of attempts (its numbers: decide.lua): the lease of a call that was never ended is
+-- The time to decide by, in microseconds since the Unix epoch: as it is given, or the server's if it is 0.
+local function time_of(now)
+  if now > 0 then
+    return now
+  end
+  local time = redis.call('TIME')
+  return time[1] * 1000000 + time[2]
+end
+
+-- What time alone makes of a counter of attempts (its numbers: judge.lua): the lease of a call that was never ended is
 -- over, and the rest starts; a rest is over, and all attempts are free again, or a pause is, and they stay counted.
 local function lapse(now, stop, at_work, count, length)
   if at_work > 1 and now >= stop then

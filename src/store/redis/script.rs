@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 use super::names::letter;
 use crate::call_end::CallEnd;
 use crate::question::{Demand, Terms};
+use crate::settlement::Settlement;
 use crate::verdict::{Fit, Report};
 
 /// A script, and the digest that a server knows it by.
@@ -17,8 +18,12 @@ pub(super) struct Script {
     digest: String,
 }
 
-pub(super) static DECIDE: LazyLock<Script> =
-    LazyLock::new(|| Script::new(concat!(include_str!("lapse.lua"), include_str!("decide.lua"))));
+pub(super) static DECIDE: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(concat!(include_str!("lapse.lua"), include_str!("judge.lua"), include_str!("decide.lua")))
+});
+pub(super) static SETTLE: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(concat!(include_str!("lapse.lua"), include_str!("judge.lua"), include_str!("settle.lua")))
+});
 pub(super) static END: LazyLock<Script> =
     LazyLock::new(|| Script::new(concat!(include_str!("lapse.lua"), include_str!("end.lua"))));
 pub(super) static CLAIM: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("claim.lua")));
@@ -110,6 +115,33 @@ fn millis(time: Option<Duration>) -> u64 {
     time.map_or(0, |time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1))
 }
 
+/// The call that corrects a charge on these counters, at this time in microseconds, or at the server's.
+pub(super) fn settle(settlement: &Settlement<'_>, counters: &[String], serial: u64, now: Option<u64>) -> Cmd {
+    let mut call = SETTLE.call(counters);
+    let keep = if now.is_some() { KEPT_BY_ANOTHER_CLOCK } else { 0 };
+    call.arg(pack([serial, now.unwrap_or(0), micros(settlement.charged_at()), keep]).as_slice());
+    for (demand, worth) in settlement.demands() {
+        let (quota, period) = (demand.terms.quota, demand.terms.quota.counted());
+        let mut packed: SmallVec<[u8; 64]> = SmallVec::new();
+        packed.push(letter(quota.algorithm()));
+        packed.extend_from_slice(&quota.limit().to_be_bytes());
+        packed.extend_from_slice(&(period.micros / u64::from(period.tick)).to_be_bytes());
+        packed.extend_from_slice(&period.tick.to_be_bytes());
+        packed.extend_from_slice(&quota.refill().to_be_bytes());
+        packed.extend_from_slice(&demand.terms.units.to_be_bytes());
+        packed.extend_from_slice(&worth.min(MOST_TOLD).to_be_bytes());
+        call.arg(packed.as_slice());
+    }
+    call
+}
+
+/// More units than can be used up, and still a number that the script can count with.
+const MOST_TOLD: u64 = 1 << 53;
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
 /// The call that tells the end of another, at this time in microseconds, or at the server's.
 pub(super) fn end(end: &CallEnd<'_>, counter: String, now: Option<u64>) -> Cmd {
     let CallEnd { demand, ending } = end;
@@ -162,11 +194,19 @@ impl Found {
     }
 }
 
+/// What was found on all counters of a decision.
+pub(super) struct Findings {
+    /// When, in microseconds.
+    pub(super) at: u64,
+    pub(super) found: SmallVec<[Found; 4]>,
+}
+
 /// A reply to the decision of this serial, on so many demands; `None` if it is none.
-pub(super) fn read(reply: &Value, serial: u64, demands: usize) -> Option<SmallVec<[Found; 4]>> {
+pub(super) fn read(reply: &Value, serial: u64, demands: usize) -> Option<Findings> {
     const FINDING: usize = 33;
     let Value::BulkString(bytes) = reply else { return None };
     let (of, rest) = number(bytes)?;
+    let (at, rest) = number(rest)?;
     let (findings, mut limits) = rest.split_at_checked(demands * FINDING)?;
     if of != serial || ![0, demands * size_of::<u64>()].contains(&limits.len()) {
         return None;
@@ -184,7 +224,7 @@ pub(super) fn read(reply: &Value, serial: u64, demands: usize) -> Option<SmallVe
         let wait = u64::try_from(wait.cast_signed()).ok();
         Some(Found { used, wait, reset, is_above: rest == [1], mark, decided_by })
     });
-    found.collect()
+    Some(Findings { at, found: found.collect::<Option<_>>()? })
 }
 
 /// The number that these bytes start with, and the rest of them.
@@ -200,7 +240,7 @@ mod tests {
     fn reply(serial: u64, findings: &[[u64; 4]], limits: &[u64]) -> Vec<u8> {
         let numbers = |numbers: &[u64]| numbers.iter().flat_map(|number| number.to_be_bytes()).collect::<Vec<_>>();
         let finding = |finding: &[u64; 4]| [numbers(finding), vec![1]].concat();
-        [numbers(&[serial]), findings.iter().flat_map(finding).collect(), numbers(limits)].concat()
+        [numbers(&[serial, 5_000]), findings.iter().flat_map(finding).collect(), numbers(limits)].concat()
     }
 
     #[test]
@@ -208,9 +248,10 @@ mod tests {
         let findings = [[3, u64::MAX, 1_000, 0], [5, 9, 1, 12]];
         let ours = reply(7, &findings, &[]);
         let bytes = |bytes: &[u8]| Value::BulkString(bytes.to_vec());
-        let found = read(&bytes(&ours), 7, 2).unwrap();
+        let Findings { at, found } = read(&bytes(&ours), 7, 2).unwrap();
+        assert_eq!(at, 5_000);
         assert_eq!((found[0].used, found[0].wait, found[1].wait, found[1].mark), (3, None, Some(9), 12));
-        let again = read(&bytes(&reply(7, &findings, &[8, 20])), 7, 2).unwrap();
+        let again = read(&bytes(&reply(7, &findings, &[8, 20])), 7, 2).unwrap().found;
         assert_eq!((again[0].decided_by, again[1].decided_by), (Some(8), Some(20)), "decided before, by these limits");
         for (reply, demands) in [
             (bytes(&ours), 1),

@@ -1,0 +1,238 @@
+//! A charge that can be corrected once it is known what it was worth.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, ready};
+
+use crate::charge::{Asked, Charge, PendingCharge};
+use crate::charge_error::ChargeError;
+use crate::cost::Cost;
+use crate::panel::Panel;
+use crate::seen::Seen;
+use crate::settlement::Settlement;
+use crate::store::Answer;
+use crate::verdict::Verdict;
+
+/// What was charged for an admitted request, to be settled by what it was worth. Dropped, it stands as it was charged.
+///
+/// The first [`settle`](Self::settle) or [`cancel`](Self::cancel) of all clones counts; later ones change nothing. Either is
+/// sent to the store once: if its answer is lost, it is not known whether it was taken down, and nothing is given back
+/// twice.
+///
+/// A refund goes where the charge was: into the window that was charged, and into a bucket as far as it has not refilled
+/// since. What is gone by then takes nothing, so a refund never gives more than the charge took. What is worth more than
+/// was charged is used up now, whether it fits or not: it is paid back first.
+///
+/// ```
+/// use tower_quota_core::{Group, Key, MINUTE, MemoryStore, Meter, Quota};
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let models = Group::new("model", MemoryStore::new())?;
+/// let tokens = models.per_key("tokens", Quota::token_bucket(12_000, 12_000, MINUTE)).build()?;
+/// let meter = Meter::new(tokens.by(|user: &str| Key::from(user)));
+///
+/// let estimate = meter.reserve("alice", 2_000).await?;
+/// // The answer took fewer tokens.
+/// estimate.settle(850).await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Reservation(Arc<Inner>);
+
+struct Inner {
+    claim: Claim,
+    verdict: Verdict,
+    is_settled: AtomicBool,
+}
+
+/// What a reservation is made of, beside the verdict.
+#[derive(Clone, Debug)]
+struct Claim {
+    panel: Arc<Panel>,
+    /// With the quotas that are charged by: later ones have counters of their own.
+    seen: Seen,
+    cost: Cost,
+}
+
+impl Reservation {
+    /// What the charge came to.
+    pub fn verdict(&self) -> &Verdict {
+        &self.0.verdict
+    }
+
+    /// Corrects the charge to what it was worth: less is given back, more is charged on top. The verdict tells where the
+    /// counters stand then; it refuses nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`ChargeError::ForeignAxis`], and [`ChargeError::Store`] if the store could not answer, whatever the failure policy
+    /// is: then it may or may not have been taken down.
+    pub async fn settle(&self, worth: impl Into<Cost>) -> Result<Verdict, ChargeError> {
+        let answer = self.tell(&worth.into())?;
+        answer.wait().await.map_err(ChargeError::Store)
+    }
+
+    /// Gives the whole charge back.
+    ///
+    /// # Errors
+    ///
+    /// As [`settle`](Self::settle).
+    pub async fn cancel(&self) -> Result<Verdict, ChargeError> {
+        self.settle(0_u64).await
+    }
+
+    /// Gives the whole charge back, without waiting for the store: at once in memory, on the current tokio runtime
+    /// otherwise. A failure is logged, and the charge stays.
+    #[cfg(feature = "waiting")]
+    pub fn cancel_soon(&self) {
+        let ledger = Arc::clone(self.0.claim.panel.ledger());
+        match self.tell(&Cost::units(0)) {
+            Ok(Answer::Ready(Ok(_))) | Err(_) => {}
+            Ok(Answer::Ready(Err(error))) => ledger.note_unsettled(&error),
+            Ok(Answer::Pending(told)) => {
+                if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+                    runtime.spawn(async move {
+                        if let Err(error) = told.await {
+                            ledger.note_unsettled(&error);
+                        }
+                    });
+                }
+            }
+        }
+    }
+
+    fn tell(&self, worth: &Cost) -> Result<Answer<Verdict>, ChargeError> {
+        let Inner { claim: Claim { panel, seen, cost }, verdict, is_settled } = &*self.0;
+        panel.knows(worth)?;
+        if !verdict.was_counted() {
+            return Ok(Answer::Ready(Ok(verdict.clone())));
+        }
+        let charged = panel.question(seen, cost);
+        if is_settled.swap(true, Ordering::AcqRel) {
+            return Ok(panel.look(seen, verdict.counted_by()));
+        }
+        let worth: Vec<u64> = charged.demands().iter().map(|demand| worth.for_axis(demand.terms.label)).collect();
+        let settlement = Settlement::new(charged, worth.into_iter(), verdict.decided_at_micros());
+        Ok(panel.settle(&settlement, verdict.counted_by()))
+    }
+}
+
+impl fmt::Debug for Reservation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Inner { claim, verdict, is_settled } = &*self.0;
+        f.debug_struct("Reservation")
+            .field("cost", &claim.cost)
+            .field("verdict", verdict)
+            .field("is_settled", is_settled)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A charge that becomes a [`Reservation`], made when it is awaited: by [`Meter::reserve`](crate::Meter::reserve).
+#[must_use = "nothing is charged before a charge is awaited"]
+#[derive(Clone, Debug)]
+pub struct Reserve<'m> {
+    charge: Charge<'m>,
+}
+
+impl<'m> Reserve<'m> {
+    pub(crate) fn new(charge: Charge<'m>) -> Self {
+        Self { charge }
+    }
+
+    /// Waits for up to so long until the charge fits. See [`Charge::wait_up_to`].
+    #[cfg(feature = "waiting")]
+    pub fn wait_up_to(self, time: std::time::Duration) -> Self {
+        Self { charge: self.charge.wait_up_to(time) }
+    }
+
+    /// Makes the charge, and tells its outcome at once if that takes no I/O.
+    pub fn ask(&self) -> AskedToReserve {
+        match self.charge.ask() {
+            Asked::Answered(outcome) => AskedToReserve::Answered(self.outcome(outcome)),
+            Asked::Waiting(charge) => {
+                AskedToReserve::Waiting(PendingReservation { charge, claim: self.claim().map(Box::new) })
+            }
+        }
+    }
+
+    fn outcome(&self, outcome: Result<Verdict, ChargeError>) -> Result<Reservation, ChargeError> {
+        let verdict = outcome?;
+        Ok(self.claim().map(|claim| claim.of(verdict)).expect("what is admitted was seen"))
+    }
+
+    fn claim(&self) -> Option<Claim> {
+        let (panel, seen, cost) = self.charge.asked()?;
+        Some(Claim { panel: Arc::clone(panel), seen: seen.clone(), cost: cost.clone() })
+    }
+}
+
+impl Claim {
+    fn of(self, verdict: Verdict) -> Reservation {
+        Reservation(Arc::new(Inner { claim: self, verdict, is_settled: AtomicBool::new(false) }))
+    }
+}
+
+/// What became of a reservation so far; made by [`Reserve::ask`].
+#[derive(Debug)]
+pub enum AskedToReserve {
+    /// Its outcome.
+    Answered(Result<Reservation, ChargeError>),
+    /// Its outcome, once the store has answered.
+    Waiting(PendingReservation),
+}
+
+/// A reservation on its way to the store, or waiting for its time. Dropped, it may or may not have been charged.
+#[must_use = "futures do nothing unless polled"]
+#[derive(Debug)]
+pub struct PendingReservation {
+    charge: PendingCharge,
+    claim: Option<Box<Claim>>,
+}
+
+impl Future for PendingReservation {
+    type Output = Result<Reservation, ChargeError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let outcome = ready!(Pin::new(&mut self.charge).poll(cx));
+        Poll::Ready(outcome.map(|verdict| {
+            let claim = self.claim.take().expect("a future is not polled after it is ready");
+            claim.of(verdict)
+        }))
+    }
+}
+
+impl<'m> IntoFuture for Reserve<'m> {
+    type Output = Result<Reservation, ChargeError>;
+    type IntoFuture = ReserveFuture<'m>;
+
+    fn into_future(self) -> ReserveFuture<'m> {
+        ReserveFuture { reserve: self, pending: None }
+    }
+}
+
+/// What awaiting a [`Reserve`] does: it is made when this is first polled.
+#[must_use = "futures do nothing unless polled"]
+#[derive(Debug)]
+pub struct ReserveFuture<'m> {
+    reserve: Reserve<'m>,
+    pending: Option<PendingReservation>,
+}
+
+impl Future for ReserveFuture<'_> {
+    type Output = Result<Reservation, ChargeError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        if self.pending.is_none() {
+            match self.reserve.ask() {
+                AskedToReserve::Answered(outcome) => return Poll::Ready(outcome),
+                AskedToReserve::Waiting(pending) => self.pending = Some(pending),
+            }
+        }
+        let pending = self.pending.as_mut().expect("it was just put there");
+        Pin::new(pending).poll(cx)
+    }
+}
