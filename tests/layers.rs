@@ -10,4 +10,5 @@ mod limit_fields;
 mod mounting;
 mod order;
 mod read_write_split;
+mod refunds;
 mod service;

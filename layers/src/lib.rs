@@ -24,7 +24,10 @@ pub use global_capacity::GlobalCapacityLayer;
 pub use http::request::Parts;
 pub use key::RequestKey;
 pub use limit_fields::{LimitFields, ResetFormat};
-pub use quota::{AxisLayer, Metered, MeteredFuture, QuotaLayer, RequestCharge, RequestChargeFuture, RequestMeter};
+pub use quota::{
+    AxisLayer, Metered, MeteredFuture, QuotaLayer, RequestCharge, RequestChargeFuture, RequestMeter, RequestReserve,
+    RequestReserveFuture,
+};
 pub use read_write_split::{ReadWriteSplit, ReadWriteSplitLayer, Side, SplitBody, SplitFuture};
 pub use rejection::{Reason, Rejection};
 pub use tower_quota_core::*;

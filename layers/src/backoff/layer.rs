@@ -40,7 +40,8 @@ use crate::key::RequestKey;
 /// # Ok::<(), tower_quota::ConfigError>(())
 /// ```
 ///
-/// What a quota layer around the same client has charged for a call that was answered so stays charged.
+/// What a quota layer around the same client has charged for a call that was answered so stays charged, or is given back by
+/// [`refund_when`](crate::QuotaLayer::refund_when).
 #[derive(Clone, Debug)]
 #[must_use = "a layer does nothing before it is applied"]
 pub struct BackoffLayer {

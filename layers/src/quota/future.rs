@@ -3,17 +3,16 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use http::request::Parts;
 use http::{Request, Response};
 use pin_project_lite::pin_project;
-use tower_quota_core::{CountedBy, PendingCharge, Verdict};
+use tower_quota_core::CountedBy;
 use tower_service::Service;
 
-use super::meter;
-use super::rules::{Rules, tell_who_counted};
+use super::rules::{Pending, Rules, tell_who_counted};
+use super::watched::Watched;
 use crate::answer::{AnswerBody, Refusal};
 
 pin_project! {
@@ -32,7 +31,7 @@ pin_project! {
     enum Step<S, F, ReqBody> {
         /// The store is asked; the service is ready, and gets the request if it is admitted.
         Waiting {
-            charge: PendingCharge,
+            charge: Pending,
             service: S,
             request: Option<Request<ReqBody>>,
             rules: Arc<Rules>,
@@ -48,53 +47,6 @@ pin_project! {
     }
 }
 
-/// What there is to do with the answer of a handler. Large, and rare: in a box.
-pub(super) struct Watched {
-    rules: Arc<Rules>,
-    verdict: Told,
-    /// The head of the request, if a rejection that answers it is replaced.
-    replaced: Option<Parts>,
-}
-
-/// What is told of in the response.
-enum Told {
-    Verdict(Box<Verdict>),
-    /// Whatever the handler has charged by then.
-    ByHandler(meter::Charged),
-}
-
-impl Watched {
-    /// The limits are told.
-    pub(super) fn telling(rules: &Arc<Rules>, verdict: Box<Verdict>) -> Box<Self> {
-        Box::new(Self { rules: Arc::clone(rules), verdict: Told::Verdict(verdict), replaced: None })
-    }
-
-    /// The handler charges by itself.
-    pub(super) fn charging(rules: &Arc<Rules>, charged: meter::Charged, replaced: Option<Parts>) -> Box<Self> {
-        Box::new(Self { rules: Arc::clone(rules), verdict: Told::ByHandler(charged), replaced })
-    }
-
-    /// What replaces the answer of a handler that returned the rejection of its own charge.
-    fn replaced<B>(&self, response: &Response<B>) -> Option<Response<Refusal>> {
-        let parts = self.replaced.as_ref()?;
-        let rejection = self.rules.own_rejection(response)?;
-        Some(self.rules.refuse(&rejection, parts))
-    }
-
-    /// Tells in the response what the charge came to.
-    fn tell<B>(&self, response: &mut Response<AnswerBody<B>>) {
-        match &self.verdict {
-            Told::Verdict(verdict) => self.rules.tell_limits(response, verdict),
-            Told::ByHandler(charged) => {
-                if let Some(verdict) = &*charged.lock().unwrap_or_else(PoisonError::into_inner) {
-                    tell_who_counted(response, verdict.counted_by());
-                    self.rules.tell_limits(response, verdict);
-                }
-            }
-        }
-    }
-}
-
 impl<S, ReqBody> MeteredFuture<S, ReqBody>
 where
     S: Service<Request<ReqBody>>,
@@ -107,7 +59,7 @@ where
         Self { step: Step::Refused { response: Some(response) } }
     }
 
-    pub(super) fn waiting(charge: PendingCharge, service: S, request: Request<ReqBody>, rules: Arc<Rules>) -> Self {
+    pub(super) fn waiting(charge: Pending, service: S, request: Request<ReqBody>, rules: Arc<Rules>) -> Self {
         Self { step: Step::Waiting { charge, service, request: Some(request), rules } }
     }
 }
@@ -126,10 +78,10 @@ where
                     let outcome = ready!(Pin::new(charge).poll(cx));
                     let request = request.take().expect("a request waits for one outcome");
                     match outcome {
-                        Ok(verdict) => Step::Running {
+                        Ok((verdict, reserved)) => Step::Running {
                             response: service.call(request),
                             counted_by: verdict.counted_by(),
-                            watched: rules.to_tell(verdict).map(|verdict| Watched::telling(rules, verdict)),
+                            watched: rules.watch(verdict, reserved),
                         },
                         Err(error) => {
                             let response = rules.refuse(&rules.rejection(error), &request.into_parts().0);
@@ -138,7 +90,10 @@ where
                     }
                 }
                 StepProjection::Running { response, counted_by, watched } => {
-                    let response = ready!(response.poll(cx))?;
+                    let mut response = ready!(response.poll(cx))?;
+                    if let Some(watched) = watched.as_deref() {
+                        response = watched.refund(response);
+                    }
                     let replaced = watched.as_deref().and_then(|watched| watched.replaced(&response));
                     let is_replaced = replaced.is_some();
                     let mut response = match replaced {

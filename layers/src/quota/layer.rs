@@ -116,6 +116,33 @@ impl QuotaLayer {
         self.set(|rules| rules.request_id = Some(Arc::new(id)))
     }
 
+    /// Gives the charge of a request back whose answer is one for which `when` is true: by the head of the response, when it
+    /// is there. Every charge stays by default.
+    ///
+    /// For an outbound client above all, whose upstream turns a call away that has cost it nothing; what was charged in a
+    /// window that is over by then, or has been refilled since, stays so ([`Reservation`](crate::Reservation)). The [limit
+    /// fields](Self::limit_fields) tell of the limits as they were when it was charged. The charge of a call that fails without an answer, or whose caller
+    /// leaves, stays; and so does that of a request with an [id](Self::request_id), which may come again. A handler that
+    /// charges by itself [reserves by itself](crate::RequestMeter::reserve).
+    ///
+    /// ```
+    /// use tower::ServiceBuilder;
+    /// use tower_quota::{BackoffLayer, Group, MINUTE, MemoryStore, Quota, UserQuotaLayer, key};
+    ///
+    /// let gmail = Group::new("gmail", MemoryStore::new())?;
+    /// let mailbox = gmail.per_key("mailbox", Quota::token_bucket(12_000, 12_000, MINUTE)).build()?;
+    /// let pauses = gmail.backoff("pauses").build()?;
+    /// // Calls that the provider refuses, or that are not made while it wants to be left alone, cost nothing.
+    /// let quota = UserQuotaLayer::new(&mailbox, key::header("x-mailbox")?)
+    ///     .refund_when(|answer| answer.status == 429 || answer.status == 503);
+    /// let client = ServiceBuilder::new().layer(quota).layer(BackoffLayer::new(&pauses, key::header("x-mailbox")?));
+    /// # let _ = client;
+    /// # Ok::<(), tower_quota::ConfigError>(())
+    /// ```
+    pub fn refund_when(self, when: impl Fn(&http::response::Parts) -> bool + Send + Sync + 'static) -> Self {
+        self.set(|rules| rules.refund_when = Some(Arc::new(when)))
+    }
+
     /// Tells of the limits in the header of each response, on success and on refusal: not at all by default.
     pub fn limit_fields(self, fields: LimitFields) -> Self {
         self.set(|rules| rules.fields = Some(Arc::new(Fields::new(fields))))
@@ -212,6 +239,14 @@ macro_rules! decision_setters {
                 id: impl Fn(&http::request::Parts) -> Option<tower_quota_core::Key> + Send + Sync + 'static,
             ) -> $crate::QuotaLayer {
                 $crate::QuotaLayer::of(self).request_id(id)
+            }
+
+            /// Gives charges back. See [`QuotaLayer::refund_when`](crate::QuotaLayer::refund_when).
+            pub fn refund_when(
+                self,
+                when: impl Fn(&http::response::Parts) -> bool + Send + Sync + 'static,
+            ) -> $crate::QuotaLayer {
+                $crate::QuotaLayer::of(self).refund_when(when)
             }
 
             /// Tells of the limits. See [`QuotaLayer::limit_fields`](crate::QuotaLayer::limit_fields).

@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use tower_quota_core::{BoundMeter, Charge, ChargeError, ChargeFuture, Cost, Verdict};
+use tower_quota_core::{
+    BoundMeter, Charge, ChargeError, ChargeFuture, Cost, Reservation, Reserve, ReserveFuture, Verdict,
+};
 
 use crate::rejection::{LayerId, Rejection};
 
@@ -51,6 +53,21 @@ impl RequestMeter {
         RequestCharge { charge: self.meter.charge(cost), meter: self }
     }
 
+    /// Charges the request on every axis, or on none, so that the charge can be corrected once it is known what it was
+    /// worth. See [`Reservation`].
+    ///
+    /// ```
+    /// # async fn example(meter: tower_quota::RequestMeter) -> Result<(), Box<dyn std::error::Error>> {
+    /// let estimate = meter.reserve(2_000).await?;
+    /// // The answer took fewer tokens.
+    /// estimate.settle(850).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn reserve(&self, cost: impl Into<Cost>) -> RequestReserve<'_> {
+        RequestReserve { reserve: self.meter.reserve(cost), meter: self }
+    }
+
     /// Where the caller stands on every axis, without charging anything.
     ///
     /// # Errors
@@ -60,9 +77,9 @@ impl RequestMeter {
         self.meter.peek().await.map_err(|error| Rejection::new(error, self.layer))
     }
 
-    fn outcome(&self, outcome: Result<Verdict, ChargeError>) -> Result<Verdict, Rejection> {
+    fn outcome<T>(&self, outcome: Result<T, ChargeError>, verdict_of: impl Fn(&T) -> &Verdict) -> Result<T, Rejection> {
         let outcome = outcome.map_err(|error| Rejection::new(error, self.layer));
-        let verdict = outcome.as_ref().map_or_else(Rejection::verdict, Some);
+        let verdict = outcome.as_ref().map_or_else(Rejection::verdict, |made| Some(verdict_of(made)));
         if let Some(verdict) = verdict {
             *self.charged.lock().unwrap_or_else(PoisonError::into_inner) = Some(verdict.clone());
         }
@@ -115,7 +132,50 @@ impl Future for RequestChargeFuture<'_> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let outcome = ready!(Pin::new(&mut self.charge).poll(cx));
-        Poll::Ready(self.meter.outcome(outcome))
+        Poll::Ready(self.meter.outcome(outcome, |verdict| verdict))
+    }
+}
+
+/// A charge of a [`RequestMeter`] that can be corrected, made when it is awaited.
+///
+/// Awaited, it gives the [`Reservation`], or the [`Rejection`] to answer with.
+#[must_use = "nothing is charged before a charge is awaited"]
+#[derive(Debug)]
+pub struct RequestReserve<'m> {
+    reserve: Reserve<'m>,
+    meter: &'m RequestMeter,
+}
+
+impl RequestReserve<'_> {
+    /// Waits for up to so long until the charge fits. See [`Charge::wait_up_to`].
+    pub fn wait_up_to(self, time: Duration) -> Self {
+        Self { reserve: self.reserve.wait_up_to(time), ..self }
+    }
+}
+
+impl<'m> IntoFuture for RequestReserve<'m> {
+    type Output = Result<Reservation, Rejection>;
+    type IntoFuture = RequestReserveFuture<'m>;
+
+    fn into_future(self) -> RequestReserveFuture<'m> {
+        RequestReserveFuture { reserve: self.reserve.into_future(), meter: self.meter }
+    }
+}
+
+/// What awaiting a [`RequestReserve`] does.
+#[must_use = "futures do nothing unless polled"]
+#[derive(Debug)]
+pub struct RequestReserveFuture<'m> {
+    reserve: ReserveFuture<'m>,
+    meter: &'m RequestMeter,
+}
+
+impl Future for RequestReserveFuture<'_> {
+    type Output = Result<Reservation, Rejection>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let outcome = ready!(Pin::new(&mut self.reserve).poll(cx));
+        Poll::Ready(self.meter.outcome(outcome, Reservation::verdict))
     }
 }
 

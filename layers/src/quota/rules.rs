@@ -1,14 +1,20 @@
 //! What a quota layer was told to do, and what that comes to for one request.
 
 use std::fmt;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::Response;
 use http::request::Parts;
-use tower_quota_core::{Asked, ChargeError, Cost, CountedBy, Key, Meter, PendingCharge, Verdict};
+use tower_quota_core::{
+    Asked, AskedToReserve, ChargeError, Cost, CountedBy, Key, Meter, PendingCharge, PendingReservation, Reservation,
+    Verdict,
+};
 
 use super::meter::{self, RequestMeter};
+use super::watched::Watched;
 use crate::answer::{Refusal, Refusals};
 use crate::limit_fields::Fields;
 use crate::rejection::{LayerId, Rejection};
@@ -16,6 +22,7 @@ use crate::rejection::{LayerId, Rejection};
 type CostOf = Arc<dyn Fn(&Parts) -> Cost + Send + Sync>;
 type When = Arc<dyn Fn(&Parts) -> bool + Send + Sync>;
 type RequestId = Arc<dyn Fn(&Parts) -> Option<Key> + Send + Sync>;
+type RefundWhen = Arc<dyn Fn(&http::response::Parts) -> bool + Send + Sync>;
 
 /// What a quota layer was told to do.
 #[derive(Clone)]
@@ -25,6 +32,7 @@ pub(super) struct Rules {
     pub(super) charged: Charged,
     pub(super) skip: Option<When>,
     pub(super) request_id: Option<RequestId>,
+    pub(super) refund_when: Option<RefundWhen>,
     pub(super) patience: Duration,
     pub(super) fields: Option<Arc<Fields>>,
     pub(super) refusals: Refusals,
@@ -41,12 +49,31 @@ pub(super) enum Charged {
 /// What becomes of a request.
 pub(super) enum Begun {
     /// It goes on, counted by …
-    Admitted(CountedBy, Option<Box<Verdict>>),
+    Admitted(CountedBy, Option<Box<Watched>>),
     /// It goes on, with a meter in its extensions that its handler charges with.
     Metered(meter::Charged),
     /// It waits for the store.
-    Waiting(PendingCharge),
+    Waiting(Pending),
     Refused(Rejection),
+}
+
+/// A charge on its way to the store.
+pub(super) enum Pending {
+    Charge(PendingCharge),
+    Reservation(PendingReservation),
+}
+
+impl Future for Pending {
+    type Output = Result<(Verdict, Option<Reservation>), ChargeError>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.get_mut() {
+            Self::Charge(charge) => Pin::new(charge).poll(cx).map_ok(|verdict| (verdict, None)),
+            Self::Reservation(reservation) => {
+                Pin::new(reservation).poll(cx).map_ok(|reserved| (reserved.verdict().clone(), Some(reserved)))
+            }
+        }
+    }
 }
 
 impl Rules {
@@ -57,6 +84,7 @@ impl Rules {
             charged: Charged::ByLayer(None),
             skip: None,
             request_id: None,
+            refund_when: None,
             patience: Duration::ZERO,
             fields: None,
             refusals: Refusals::default(),
@@ -71,7 +99,7 @@ impl Rules {
     }
 
     /// Reads the request's head, and charges if it is the layer that does.
-    pub(super) fn begin(&self, parts: &mut Parts) -> Begun {
+    pub(super) fn begin(self: &Arc<Self>, parts: &mut Parts) -> Begun {
         let begun = self.refusals.guard(|| {
             let skipped = self.skip.as_ref().is_some_and(|skip| skip(parts));
             let cost = match &self.charged {
@@ -80,17 +108,20 @@ impl Rules {
                 Charged::ByLayer(None) => Cost::units(1),
                 Charged::ByLayer(Some(cost)) => cost(parts),
             };
-            match self.ask(parts, cost) {
-                Asked::Answered(Ok(verdict)) => Begun::Admitted(verdict.counted_by(), self.to_tell(verdict)),
+            let id = self.request_id.as_ref().and_then(|request_id| request_id(parts));
+            if id.is_none() && self.refund_when.is_some() {
+                return self.reserve(parts, cost);
+            }
+            match self.ask(parts, cost, id) {
+                Asked::Answered(Ok(verdict)) => self.admitted(verdict, None),
                 Asked::Answered(Err(error)) => Begun::Refused(self.rejection(error)),
-                Asked::Waiting(pending) => Begun::Waiting(pending),
+                Asked::Waiting(pending) => Begun::Waiting(Pending::Charge(pending)),
             }
         });
         begun.unwrap_or_else(Begun::Refused)
     }
 
-    fn ask(&self, parts: &Parts, cost: Cost) -> Asked {
-        let id = self.request_id.as_ref().and_then(|request_id| request_id(parts));
+    fn ask(&self, parts: &Parts, cost: Cost, id: Option<Key>) -> Asked {
         if id.is_none() && self.patience.is_zero() {
             return self.meter.ask(parts, cost);
         }
@@ -99,6 +130,34 @@ impl Rules {
             Some(id) => charge.request_id(id.as_bytes()).ask(),
             None => charge.ask(),
         }
+    }
+
+    /// Charges so that the charge can be given back.
+    fn reserve(self: &Arc<Self>, parts: &Parts, cost: Cost) -> Begun {
+        match self.meter.reserve(parts, cost).wait_up_to(self.patience).ask() {
+            AskedToReserve::Answered(Ok(reserved)) => self.admitted(reserved.verdict().clone(), Some(reserved)),
+            AskedToReserve::Answered(Err(error)) => Begun::Refused(self.rejection(error)),
+            AskedToReserve::Waiting(pending) => Begun::Waiting(Pending::Reservation(pending)),
+        }
+    }
+
+    fn admitted(self: &Arc<Self>, verdict: Verdict, reserved: Option<Reservation>) -> Begun {
+        Begun::Admitted(verdict.counted_by(), self.watch(verdict, reserved))
+    }
+
+    /// What there is to do with the answer to an admitted request; most layers have nothing to do with it.
+    pub(super) fn watch(self: &Arc<Self>, verdict: Verdict, reserved: Option<Reservation>) -> Option<Box<Watched>> {
+        (self.fields.is_some() || reserved.is_some()).then(|| Watched::telling(self, verdict, reserved))
+    }
+
+    /// Gives a charge back if the answer to its request is one for which that is wanted.
+    pub(super) fn refund<B>(&self, reserved: &Reservation, response: Response<B>) -> Response<B> {
+        let Some(refund_when) = &self.refund_when else { return response };
+        let (head, body) = response.into_parts();
+        if self.refusals.guard(|| refund_when(&head)).unwrap_or(false) {
+            reserved.cancel_soon();
+        }
+        Response::from_parts(head, body)
     }
 
     /// Leaves a meter for the handler; one that counts nothing for a request that is skipped.
@@ -140,11 +199,6 @@ impl Rules {
         response
     }
 
-    /// A verdict to be told of once there is a response; in a box, since most layers tell nothing.
-    pub(super) fn to_tell(&self, verdict: Verdict) -> Option<Box<Verdict>> {
-        self.fields.is_some().then(|| Box::new(verdict))
-    }
-
     /// Tells of the limits in a response's header, if that is wanted.
     pub(super) fn tell_limits<B>(&self, response: &mut Response<B>, verdict: &Verdict) {
         if let Some(fields) = &self.fields {
@@ -174,12 +228,13 @@ pub(super) fn tell_who_counted<B>(response: &mut Response<B>, by: CountedBy) {
 
 impl fmt::Debug for Rules {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { id: _, meter, charged, skip, request_id, patience, fields, refusals } = self;
+        let Self { id: _, meter, charged, skip, request_id, refund_when, patience, fields, refusals } = self;
         f.debug_struct("Rules")
             .field("meter", meter)
             .field("charged_by_handler", &matches!(charged, Charged::ByHandler))
             .field("skips", &skip.is_some())
             .field("has_request_ids", &request_id.is_some())
+            .field("refunds", &refund_when.is_some())
             .field("patience", patience)
             .field("fields", &fields.as_ref().map(|fields| fields.kind()))
             .field("refusals", refusals)

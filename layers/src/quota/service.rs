@@ -7,8 +7,9 @@ use http::{Request, Response};
 use tower_quota_core::CountedBy;
 use tower_service::Service;
 
-use super::future::{MeteredFuture, Watched};
+use super::future::MeteredFuture;
 use super::rules::{Begun, Rules};
+use super::watched::Watched;
 use crate::answer::AnswerBody;
 use crate::wrapped::{around_inner, take_ready};
 
@@ -40,9 +41,8 @@ where
     fn call(&mut self, request: Request<ReqBody>) -> Self::Future {
         let (mut parts, body) = request.into_parts();
         match self.rules.begin(&mut parts) {
-            Begun::Admitted(by, to_tell) => {
+            Begun::Admitted(by, watched) => {
                 let response = self.inner.call(Request::from_parts(parts, body));
-                let watched = to_tell.map(|verdict| Watched::telling(&self.rules, verdict));
                 MeteredFuture::running(response, by, watched)
             }
             Begun::Metered(charged) => {

@@ -79,8 +79,16 @@ fuzz_target!(|server: Server| {
     let meter = Meter::new(account.by(|name: &str| Key::from(name))).and(&capacity.build().unwrap()).unwrap();
     RUNTIME.with(|runtime| {
         runtime.block_on(async {
-            match meter.charge("alice", 1).await {
-                Ok(verdict) => assert!(verdict.is_admitted() && verdict.reports().len() == 2),
+            match meter.reserve("alice", 1).await {
+                Ok(reserved) => {
+                    let verdict = reserved.verdict();
+                    assert!(verdict.is_admitted() && verdict.reports().len() == 2);
+                    // It is answered alike.
+                    match reserved.settle(0).await {
+                        Ok(verdict) => assert_eq!(verdict.reports().len(), 2),
+                        Err(error) => assert!(matches!(error, ChargeError::Store(_)), "{error}"),
+                    }
+                }
                 Err(ChargeError::Refused(verdict)) => assert!(!verdict.is_admitted() && verdict.reports().len() == 2),
                 Err(ChargeError::Store(error)) => assert!(!error.to_string().is_empty()),
                 Err(other) => panic!("{other}"),
