@@ -5,8 +5,10 @@ mod future;
 mod gate;
 mod layer;
 mod permit;
+mod place;
 mod rules;
 mod service;
+mod word;
 
 pub use self::body::PermitBody;
 pub use self::future::ConcurrencyFuture;

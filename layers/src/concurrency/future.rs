@@ -13,9 +13,11 @@ use tokio::time::Sleep;
 use tower_service::Service;
 
 use super::body::PermitBody;
-use super::permit::{Asked, Held, Holding, Waiting};
+use super::gate::Entry;
+use super::permit::{Held, Holding, Waiting};
+use super::place::Place;
 use super::rules::{Rules, asks_for_upgrade};
-use crate::answer::{AnswerBody, Refusal};
+use crate::answer::AnswerBody;
 use crate::rejection::Rejection;
 
 pin_project! {
@@ -24,31 +26,17 @@ pin_project! {
     where
         S: Service<Request<ReqBody>>,
     {
-        rules: Arc<Rules>,
-        // Both until the request is let through.
+        releases_at_head: bool,
+        // All until the request is let through.
+        rules: Option<Arc<Rules>>,
         service: S,
         request: Option<Request<ReqBody>>,
+        // Rare, and large: in a box.
+        queued: Option<Pin<Box<Queued>>>,
+        // Both from then on.
+        held: Option<Holding>,
         #[pin]
-        step: Step<S::Future>,
-    }
-}
-
-pin_project! {
-    #[project = StepProjection]
-    enum Step<F> {
-        /// Nothing is asked yet: a future that is not polled holds nothing.
-        Unasked,
-        Queued {
-            place: Waiting,
-            #[pin]
-            patience: Sleep,
-        },
-        Running {
-            #[pin]
-            response: F,
-            held: Option<Holding>,
-        },
-        Refused { response: Option<Response<Refusal>> },
+        response: Option<S::Future>,
     }
 }
 
@@ -56,8 +44,12 @@ impl<S, ReqBody> ConcurrencyFuture<S, ReqBody>
 where
     S: Service<Request<ReqBody>>,
 {
+    /// Nothing is asked yet: a future that is not polled holds nothing.
+    #[inline]
     pub(super) fn new(service: S, request: Request<ReqBody>, rules: Arc<Rules>) -> Self {
-        Self { rules, service, request: Some(request), step: Step::Unasked }
+        let releases_at_head = rules.releases_at_head;
+        let (rules, request) = (Some(rules), Some(request));
+        Self { releases_at_head, rules, service, request, queued: None, held: None, response: None }
     }
 }
 
@@ -70,75 +62,106 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
-        loop {
-            let next = match this.step.as_mut().project() {
-                StepProjection::Unasked => match ask(this.rules, this.request) {
-                    Ok(Asked::Through(held)) => run(this.service, take(this.request), held),
-                    Ok(Asked::Queued(place)) => {
-                        Step::Queued { place, patience: tokio::time::sleep(this.rules.max_wait) }
-                    }
-                    Ok(Asked::Full) => refuse(this.rules, &this.rules.busy(), this.request),
-                    Err(rejection) => refuse(this.rules, &rejection, this.request),
-                },
-                StepProjection::Queued { place, patience } => match Pin::new(place).poll(cx) {
-                    Poll::Ready(held) => run(this.service, take(this.request), held),
-                    Poll::Pending => {
-                        ready!(patience.poll(cx));
-                        refuse(this.rules, &this.rules.busy(), this.request)
-                    }
-                },
-                StepProjection::Running { response, held } => {
-                    let response = ready!(response.poll(cx));
-                    // Given back at once on an error, however long the caller keeps this future.
-                    let held = held.take();
-                    return Poll::Ready(response.map(|response| {
-                        let ends_here = this.rules.releases_at_head || has_no_body(&response);
-                        let held = if ends_here { None } else { held };
-                        response.map(|body| PermitBody::new(AnswerBody::inner(body), held))
-                    }));
-                }
-                StepProjection::Refused { response } => {
-                    let response = response.take().expect("a future is not polled after it is ready");
-                    return Poll::Ready(Ok(response.map(|body| PermitBody::new(AnswerBody::refusal(body), None))));
+        if this.response.is_none() {
+            let held = match ready!(poll_held(this.rules, this.request, this.queued, cx)) {
+                Ok(held) => held,
+                Err(rejection) => {
+                    let refusal = take(this.rules).refuse(&rejection, &take(this.request).into_parts().0);
+                    return Poll::Ready(Ok(refusal.map(|body| PermitBody::new(AnswerBody::refusal(body), None))));
                 }
             };
-            this.step.set(next);
+            *this.held = Some(hold(held, this.request));
+            this.response.set(Some(this.service.call(take(this.request))));
+        }
+        let running = this.response.as_pin_mut().expect("a request that was let through runs");
+        let response = ready!(running.poll(cx));
+        // Given back at once on an error, however long the caller keeps this future.
+        let held = this.held.take();
+        Poll::Ready(response.map(|response| {
+            let ends_here = *this.releases_at_head || has_no_body(&response);
+            let held = if ends_here { None } else { held };
+            response.map(|body| PermitBody::new(AnswerBody::inner(body), held))
+        }))
+    }
+}
+
+/// What a future has until its request is let through, or refused.
+#[inline]
+fn take<T>(of_request: &mut Option<T>) -> T {
+    of_request.take().expect("a request goes on once")
+}
+
+/// Lets a request through as soon as there is room, or not at all.
+#[inline]
+fn poll_held<ReqBody>(
+    rules_until_then: &mut Option<Arc<Rules>>,
+    request: &mut Option<Request<ReqBody>>,
+    queued: &mut Option<Pin<Box<Queued>>>,
+    cx: &mut Context<'_>,
+) -> Poll<Result<Held, Rejection>> {
+    let rules = rules_until_then.as_ref().expect("a request goes on once");
+    if queued.is_none() {
+        let place = match place(rules, request) {
+            Ok(place) => place,
+            Err(rejection) => return Poll::Ready(Err(rejection)),
+        };
+        match rules.ask_for(&place) {
+            Entry::Through => return Poll::Ready(Ok(Held::new(take(rules_until_then), place))),
+            Entry::Full => return Poll::Ready(Err(rules.busy())),
+            Entry::Queued(number) => {
+                let place = Waiting::new(Arc::clone(rules), place, number);
+                *queued = Some(Box::pin(Queued { place, patience: tokio::time::sleep(rules.max_wait) }));
+            }
+        }
+    }
+    let Some(queued) = queued else { unreachable!("it was just put there") };
+    queued.as_mut().poll(cx).map(|held| held.ok_or_else(|| rules.busy()))
+}
+
+/// The place of a request; its head is taken out only where it matters.
+#[inline]
+fn place<ReqBody>(rules: &Rules, request: &mut Option<Request<ReqBody>>) -> Result<Place, Rejection> {
+    if let Some(place) = rules.place_of_anybody() {
+        return Ok(place);
+    }
+    let (parts, body) = take(request).into_parts();
+    let place = rules.place(&parts);
+    *request = Some(Request::from_parts(parts, body));
+    place
+}
+
+pin_project! {
+    /// A place in the queue, and how long it is kept.
+    struct Queued {
+        place: Waiting,
+        #[pin]
+        patience: Sleep,
+    }
+}
+
+impl Future for Queued {
+    /// `None`: it took too long.
+    type Output = Option<Held>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Held>> {
+        let this = self.project();
+        match Pin::new(this.place).poll(cx) {
+            Poll::Ready(held) => Poll::Ready(Some(held)),
+            Poll::Pending => this.patience.poll(cx).map(|()| None),
         }
     }
 }
 
-fn take<ReqBody>(request: &mut Option<Request<ReqBody>>) -> Request<ReqBody> {
-    request.take().expect("a request goes on once")
-}
-
-/// Asks for the place of a request; its head is taken out only where it matters.
-fn ask<ReqBody>(rules: &Rules, request: &mut Option<Request<ReqBody>>) -> Result<Asked, Rejection> {
-    if let Some(asked) = rules.ask_whoever() {
-        return Ok(asked);
+/// Holds a place for the response, and for a handler that may go on with the connection.
+fn hold<ReqBody>(held: Held, request: &mut Option<Request<ReqBody>>) -> Holding {
+    match request {
+        Some(request) if asks_for_upgrade(request) => {
+            let (held, permit) = Holding::with_handler(held);
+            request.extensions_mut().insert(permit);
+            held
+        }
+        _ => Holding::new(held),
     }
-    let (parts, body) = take(request).into_parts();
-    let asked = rules.ask(&parts);
-    *request = Some(Request::from_parts(parts, body));
-    asked
-}
-
-fn refuse<F, ReqBody>(rules: &Rules, rejection: &Rejection, request: &mut Option<Request<ReqBody>>) -> Step<F> {
-    let parts = take(request).into_parts().0;
-    Step::Refused { response: Some(rules.refuse(rejection, &parts)) }
-}
-
-fn run<S, ReqBody>(service: &mut S, mut request: Request<ReqBody>, held: Held) -> Step<S::Future>
-where
-    S: Service<Request<ReqBody>>,
-{
-    let held = if asks_for_upgrade(&request) {
-        let (held, permit) = Holding::shared(held);
-        request.extensions_mut().insert(permit);
-        held
-    } else {
-        Holding::Alone(held)
-    };
-    Step::Running { response: service.call(request), held: Some(held) }
 }
 
 /// Whether nothing follows the head.
@@ -152,11 +175,10 @@ where
     S: Service<Request<ReqBody>>,
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let step = match &self.step {
-            Step::Unasked => "Unasked",
-            Step::Queued { .. } => "Queued",
-            Step::Running { .. } => "Running",
-            Step::Refused { .. } => "Refused",
+        let step = match (&self.response, &self.queued) {
+            (Some(_), _) => "Running",
+            (None, Some(_)) => "Queued",
+            (None, None) => "Unasked",
         };
         f.debug_struct("ConcurrencyFuture").field("step", &step).finish_non_exhaustive()
     }

@@ -10,13 +10,21 @@ use std::task::{Context, Poll, Waker};
 use shuttle::sync::{Mutex, MutexGuard};
 use tower_quota_core::Key;
 
+use super::word::{Attempt, Word, fits};
+
 /// Permits for requests of one lane, or of a lane for each key below a total.
 ///
 /// Within a lane the first to come goes first, also past a later one that takes less. Of several lanes that wait for the
 /// total, the one with the least in flight goes first, and among equals the one whose first waiter came first: so a lane
 /// that is alone may use everything, and one that asks for much delays one that asks for little by no more than the end
 /// of one request (max-min fairness).
-pub(super) struct Gate(Mutex<State>);
+///
+/// Where there is one lane, and as long as nobody waits, permits are counted in a word; else under a lock.
+pub(super) struct Gate {
+    /// Open only between two locks.
+    word: Word,
+    state: Mutex<State>,
+}
 
 struct State {
     limits: Limits,
@@ -64,11 +72,6 @@ pub(super) enum Entry {
     Full,
 }
 
-/// Whether so much more may be in flight. What is heavier than the limit goes when nothing else does.
-fn fits(in_flight: usize, weight: usize, limit: usize) -> bool {
-    limit > 0 && (in_flight == 0 || in_flight.saturating_add(weight) <= limit)
-}
-
 impl Gate {
     pub(super) fn new(limit: usize) -> Self {
         Self::with(Limits { lane: limit, total: usize::MAX }, Lanes::One(Lane::default()))
@@ -79,12 +82,20 @@ impl Gate {
     }
 
     fn with(limits: Limits, lanes: Lanes) -> Self {
-        Self(Mutex::new(State { limits, in_flight: 0, queued: 0, next: 0, lanes, ready: BTreeMap::new() }))
+        let mut state = State { limits, in_flight: 0, queued: 0, next: 0, lanes, ready: BTreeMap::new() };
+        let word = Word::closed();
+        state.open(&word);
+        Self { word, state: Mutex::new(state) }
     }
 
     /// Goes through if there is room and nobody waits for it; else joins a queue of at most so many.
+    #[inline]
     pub(super) fn enter(&self, key: Option<&Key>, weight: usize, most_queued: usize) -> Entry {
-        self.lock().enter(key, weight, most_queued)
+        match self.word.take(weight) {
+            Attempt::Done => Entry::Through,
+            Attempt::NoRoom if most_queued == 0 => Entry::Full,
+            Attempt::NoRoom | Attempt::Closed => self.locked(|state| state.enter(key, weight, most_queued)),
+        }
     }
 
     /// Whether a waiter has been let through.
@@ -112,14 +123,11 @@ impl Gate {
     }
 
     /// A request that went through is over.
+    #[inline]
     pub(super) fn give_back(&self, key: Option<&Key>, weight: usize) {
-        {
-            let mut state = self.lock();
-            if state.queued == 0 {
-                return state.give_back(key, weight);
-            }
+        if !self.word.give_back(weight) {
+            self.change(|state| state.give_back(key, weight));
         }
-        self.change(|state| state.give_back(key, weight));
     }
 
     pub(super) fn set_limits(&self, change: impl FnOnce(&mut Limits)) {
@@ -134,7 +142,8 @@ impl Gate {
     }
 
     pub(super) fn in_flight(&self) -> usize {
-        self.lock().in_flight
+        let state = self.lock();
+        state.in_flight + self.word.in_flight()
     }
 
     pub(super) fn queued(&self) -> usize {
@@ -152,21 +161,46 @@ impl Gate {
     /// Changes something, lets through whoever may go then, and wakes them once nothing is locked any more.
     fn change(&self, change: impl FnOnce(&mut State)) {
         let mut woken = Vec::new();
-        {
-            let mut state = self.lock();
-            change(&mut state);
+        self.locked(|state| {
+            change(state);
             state.let_through(&mut woken);
-        }
+        });
         woken.into_iter().for_each(Waker::wake);
+    }
+
+    /// Counts under the lock, and in the word again if that is enough afterwards.
+    fn locked<T>(&self, count: impl FnOnce(&mut State) -> T) -> T {
+        let mut state = self.lock();
+        state.close(&self.word);
+        let counted = count(&mut state);
+        state.open(&self.word);
+        counted
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         // Nothing that may panic runs under the lock.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl State {
+    /// Leaves the counting to the word, if there is nothing to do but to count.
+    fn open(&mut self, word: &Word) {
+        if let (Lanes::One(lane), 0) = (&mut self.lanes, self.queued) {
+            lane.in_flight = 0;
+            word.open(std::mem::take(&mut self.in_flight), self.limits.lane.min(self.limits.total));
+        }
+    }
+
+    /// Takes the counting back from the word.
+    fn close(&mut self, word: &Word) {
+        if let Lanes::One(lane) = &mut self.lanes {
+            let in_flight = word.close();
+            lane.in_flight += in_flight;
+            self.in_flight += in_flight;
+        }
+    }
+
     fn enter(&mut self, key: Option<&Key>, weight: usize, most_queued: usize) -> Entry {
         let lane = self.lanes.get_mut(key);
         let (in_lane, is_first) = lane.map_or((0, true), |lane| (lane.in_flight, lane.queue.is_empty()));

@@ -9,7 +9,7 @@ use tower_layer::Layer;
 use super::gate::{Gate, Limits};
 use super::rules::Rules;
 use super::service::Concurrency;
-use crate::answer::{Refusals, refusal_setters};
+use crate::answer::refusal_setters;
 use crate::key::RequestKey;
 
 /// Lets at most so many requests through at once: inbound in front of a handler, outbound around a client.
@@ -95,18 +95,7 @@ impl ConcurrencyLayer {
     }
 
     fn with(gate: Gate, key: Option<RequestKey>) -> Self {
-        Self {
-            rules: Arc::new(Rules {
-                gate: Arc::new(gate),
-                key,
-                weight: None,
-                max_queue: 1_024,
-                max_wait: Duration::ZERO,
-                retry_after: Duration::from_secs(1),
-                releases_at_head: false,
-                refusals: Refusals::default(),
-            }),
-        }
+        Self { rules: Arc::new(Rules::new(gate, key)) }
     }
 
     /// At most `limit` requests of all keys together. A key that is alone may use what its own limit allows; when several
@@ -138,6 +127,15 @@ impl ConcurrencyLayer {
     /// A request is in flight until the head of its response is ready, however long its body takes.
     pub fn release_at_head(self) -> Self {
         self.set(|rules| rules.releases_at_head = true)
+    }
+
+    /// Takes a request for over so long after it was let through, whatever holds its place: a caller who keeps a response and
+    /// does not read it, a handler or an upgraded connection without an end. The request itself goes on, beside others that
+    /// are let through in its place. Without it, a place is held for as long as the response is.
+    ///
+    /// It takes a timer of tokio for each request.
+    pub fn max_hold(self, time: Duration) -> Self {
+        self.set(|rules| rules.max_hold = Some(time))
     }
 
     /// What a refused caller is told to wait: a second by default, rounded up to whole seconds, at least one.

@@ -2,83 +2,69 @@
 
 use std::fmt;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
-use tower_quota_core::Key;
+use tokio::runtime::Handle;
+use tokio::task::AbortHandle;
 
-use super::gate::{Entry, Gate};
+use super::place::Place;
+use super::rules::Rules;
 
 /// A place among the requests in flight, given back when it is dropped.
 pub(super) struct Held {
-    gate: Arc<Gate>,
-    key: LaneKey,
-    weight: usize,
+    of: Arc<Rules>,
+    place: Place,
 }
 
-/// Whose lane it is; `None` where there is one for all. In a box, since it is carried around.
-type LaneKey = Option<Box<Key>>;
-
 impl Held {
-    /// Goes through the gate at once, or waits in front of it, or finds no place to wait.
-    pub(super) fn ask(gate: &Arc<Gate>, key: LaneKey, weight: usize, most_queued: usize) -> Asked {
-        // What took nothing would not be limited.
-        let weight = weight.max(1);
-        match gate.enter(key.as_deref(), weight, most_queued) {
-            Entry::Through => Asked::Through(Self { gate: Arc::clone(gate), key, weight }),
-            Entry::Queued(number) => {
-                Asked::Queued(Waiting { gate: Arc::clone(gate), place: Some(Place { key, weight, number }) })
-            }
-            Entry::Full => Asked::Full,
-        }
+    /// What has gone through.
+    #[inline]
+    pub(super) fn new(of: Arc<Rules>, place: Place) -> Self {
+        Self { of, place }
     }
 }
 
 impl Drop for Held {
+    #[inline]
     fn drop(&mut self) {
-        self.gate.give_back(self.key.as_deref(), self.weight);
+        self.place.give_back(&self.of.gate);
     }
-}
-
-/// What asking for a place came to.
-pub(super) enum Asked {
-    Through(Held),
-    Queued(Waiting),
-    Full,
 }
 
 /// A place in the queue, left when it is dropped.
 pub(super) struct Waiting {
-    gate: Arc<Gate>,
+    of: Arc<Rules>,
+    number: u64,
     /// `None`: it has been taken through.
     place: Option<Place>,
 }
 
-struct Place {
-    key: LaneKey,
-    weight: usize,
-    number: u64,
+impl Waiting {
+    /// What waits as this number.
+    pub(super) fn new(of: Arc<Rules>, place: Place, number: u64) -> Self {
+        Self { of, number, place: Some(place) }
+    }
 }
 
 impl Future for Waiting {
     type Output = Held;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Held> {
-        let Some(Place { key, number, .. }) = &self.place else {
-            panic!("a future is not polled after it is ready");
-        };
-        if self.gate.poll(key.as_deref(), *number, context).is_pending() {
+        let place = self.place.as_ref().expect("a future is not polled after it is ready");
+        if place.poll(&self.of.gate, self.number, context).is_pending() {
             return Poll::Pending;
         }
-        let Some(Place { key, weight, .. }) = self.place.take() else { unreachable!("it was there") };
-        Poll::Ready(Held { gate: Arc::clone(&self.gate), key, weight })
+        let Some(place) = self.place.take() else { unreachable!("it was there") };
+        Poll::Ready(Held::new(Arc::clone(&self.of), place))
     }
 }
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        if let Some(Place { key, weight, number }) = self.place.take() {
-            self.gate.leave_queue(key.as_deref(), number, weight);
+        if let Some(place) = self.place.take() {
+            place.leave_queue(&self.of.gate, self.number);
         }
     }
 }
@@ -98,7 +84,40 @@ impl Drop for Waiting {
 /// # let _ = upgraded;
 /// ```
 #[derive(Clone)]
-pub struct Permit(#[expect(dead_code, reason = "it is held")] Arc<Held>);
+pub struct Permit(#[expect(dead_code, reason = "it is held")] Arc<Lease>);
+
+/// A place that several hold, and that may be given back before all of them have let go.
+struct Lease {
+    held: Mutex<Option<Held>>,
+    /// Ends the hold in time.
+    timer: OnceLock<AbortHandle>,
+}
+
+impl Lease {
+    /// A hold that ends after `at_most`, if there is a runtime to tell the time.
+    fn new(held: Held, at_most: Option<Duration>) -> Arc<Self> {
+        let lease = Arc::new(Self { held: Mutex::new(Some(held)), timer: OnceLock::new() });
+        if let (Some(time), Ok(runtime)) = (at_most, Handle::try_current()) {
+            let held = Arc::downgrade(&lease);
+            let timer = runtime.spawn(async move {
+                tokio::time::sleep(time).await;
+                if let Some(lease) = held.upgrade() {
+                    drop(lease.held.lock().unwrap_or_else(PoisonError::into_inner).take());
+                }
+            });
+            let _ = lease.timer.set(timer.abort_handle());
+        }
+        lease
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if let Some(timer) = self.timer.get() {
+            timer.abort();
+        }
+    }
+}
 
 impl fmt::Debug for Permit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -106,16 +125,26 @@ impl fmt::Debug for Permit {
     }
 }
 
-/// A place that is the response's alone, or shared with the handler.
+/// A place that is the response's alone, or shared with the handler or a timer.
 pub(super) enum Holding {
     Alone(#[expect(dead_code, reason = "it is held")] Held),
     Shared(#[expect(dead_code, reason = "it is held")] Permit),
 }
 
 impl Holding {
+    /// The response's hold on its place.
+    #[inline]
+    pub(super) fn new(held: Held) -> Self {
+        match held.of.max_hold {
+            None => Self::Alone(held),
+            at_most => Self::Shared(Permit(Lease::new(held, at_most))),
+        }
+    }
+
     /// The response's hold, and one for the handler.
-    pub(super) fn shared(held: Held) -> (Self, Permit) {
-        let permit = Permit(Arc::new(held));
+    pub(super) fn with_handler(held: Held) -> (Self, Permit) {
+        let at_most = held.of.max_hold;
+        let permit = Permit(Lease::new(held, at_most));
         (Self::Shared(permit.clone()), permit)
     }
 }
@@ -129,36 +158,39 @@ mod tests {
     use futures_util::FutureExt;
     use shuttle::future::{block_on, spawn, yield_now};
 
-    use super::super::gate::Limits;
+    use super::super::gate::{Entry, Gate, Limits};
     use super::*;
 
     const LIMIT: usize = 2;
 
     /// Five requests, of which one gives up while it waits and one changes the limit: all end, no more than the limit are
     /// in flight, and nothing is left.
-    fn requests_come_and_go(gate: &Arc<Gate>, keys: &'static [&'static str]) {
+    fn requests_come_and_go(gate: Gate, keys: &'static [&'static str]) {
+        let rules = Arc::new(Rules::new(gate, None));
         let in_flight = Arc::new(AtomicUsize::new(0));
         let requests: Vec<_> = (0..5)
             .map(|number| {
-                let (gate, in_flight) = (Arc::clone(gate), Arc::clone(&in_flight));
-                let key = keys.get(number % keys.len().max(1)).map(|key| Box::new(Key::from(*key)));
+                let (rules, in_flight) = (Arc::clone(&rules), Arc::clone(&in_flight));
+                let place = Place::new(keys.get(number % keys.len().max(1)).map(|key| Box::new((*key).into())), 1);
                 spawn(async move {
-                    let held = match Held::ask(&gate, key, 1, 10) {
-                        Asked::Through(held) => held,
-                        Asked::Queued(waiting) if number == 3 => match waiting.now_or_never() {
-                            Some(held) => held,
-                            None => return,
-                        },
-                        Asked::Queued(waiting) => waiting.await,
-                        Asked::Full => panic!("there is room to wait"),
+                    let held = match place.ask(&rules.gate, 10) {
+                        Entry::Through => Held::new(rules.clone(), place),
+                        Entry::Queued(waiter) if number == 3 => {
+                            match Waiting::new(rules.clone(), place, waiter).now_or_never() {
+                                Some(held) => held,
+                                None => return,
+                            }
+                        }
+                        Entry::Queued(waiter) => Waiting::new(rules.clone(), place, waiter).await,
+                        Entry::Full => panic!("there is room to wait"),
                     };
                     assert!(in_flight.fetch_add(1, Ordering::SeqCst) < LIMIT);
                     yield_now().await;
                     in_flight.fetch_sub(1, Ordering::SeqCst);
                     drop(held);
                     if number == 1 {
-                        gate.set_limits(|limits| limits.total = 1);
-                        gate.set_limits(|limits| limits.total = LIMIT);
+                        rules.gate.set_limits(|limits| limits.total = 1);
+                        rules.gate.set_limits(|limits| limits.total = LIMIT);
                     }
                 })
             })
@@ -168,17 +200,17 @@ mod tests {
                 request.await.unwrap();
             }
         });
-        assert_eq!((gate.in_flight(), gate.queued()), (0, 0));
+        assert_eq!((rules.gate.in_flight(), rules.gate.queued()), (0, 0));
     }
 
     #[test]
     fn no_permit_is_lost_and_none_is_given_twice() {
-        shuttle::check_random(|| requests_come_and_go(&Arc::new(Gate::new(LIMIT)), &[]), 20_000);
+        shuttle::check_random(|| requests_come_and_go(Gate::new(LIMIT), &[]), 20_000);
     }
 
     #[test]
     fn nor_between_keys() {
         let limits = Limits { lane: 1, total: LIMIT };
-        shuttle::check_random(move || requests_come_and_go(&Arc::new(Gate::per_key(limits)), &["a", "b", "c"]), 20_000);
+        shuttle::check_random(move || requests_come_and_go(Gate::per_key(limits), &["a", "b", "c"]), 20_000);
     }
 }

@@ -7,10 +7,9 @@ use std::time::Duration;
 use http::header::UPGRADE;
 use http::request::Parts;
 use http::{Method, Request, Response};
-use tower_quota_core::Key;
 
-use super::gate::Gate;
-use super::permit::{Asked, Held};
+use super::gate::{Entry, Gate};
+use super::place::Place;
 use crate::answer::{Refusal, Refusals};
 use crate::key::RequestKey;
 use crate::rejection::{Reason, Rejection};
@@ -27,28 +26,46 @@ pub(super) struct Rules {
     pub(super) max_wait: Duration,
     pub(super) retry_after: Duration,
     pub(super) releases_at_head: bool,
+    pub(super) max_hold: Option<Duration>,
     pub(super) refusals: Refusals,
 }
 
 impl Rules {
-    /// Asks for the place of a request whose head does not matter; `None` if it does.
-    pub(super) fn ask_whoever(&self) -> Option<Asked> {
-        (self.key.is_none() && self.weight.is_none()).then(|| self.ask_for(None, 1))
+    /// What a layer does unless it is told otherwise.
+    pub(super) fn new(gate: Gate, key: Option<RequestKey>) -> Self {
+        Self {
+            gate: Arc::new(gate),
+            key,
+            weight: None,
+            max_queue: 1_024,
+            max_wait: Duration::ZERO,
+            retry_after: Duration::from_secs(1),
+            releases_at_head: false,
+            max_hold: None,
+            refusals: Refusals::default(),
+        }
     }
 
-    /// Asks for the place of a request.
-    pub(super) fn ask(&self, parts: &Parts) -> Result<Asked, Rejection> {
+    /// The place of a request whose head does not matter; `None` if it does.
+    #[inline]
+    pub(super) fn place_of_anybody(&self) -> Option<Place> {
+        (self.key.is_none() && self.weight.is_none()).then(|| Place::new(None, 1))
+    }
+
+    /// The place of a request.
+    pub(super) fn place(&self, parts: &Parts) -> Result<Place, Rejection> {
         let (key, weight) = self.refusals.guard(|| {
             let key = self.key.as_ref().map(|key| key.read(parts));
             (key, self.weight.as_ref().map_or(1, |weight| weight(parts)))
         })?;
         let key = key.map(Rejection::unless_found).transpose()?;
-        Ok(self.ask_for(key.map(Box::new), weight))
+        Ok(Place::new(key.map(Box::new), weight))
     }
 
-    fn ask_for(&self, key: Option<Box<Key>>, weight: usize) -> Asked {
-        let most_queued = if self.max_wait.is_zero() { 0 } else { self.max_queue };
-        Held::ask(&self.gate, key, weight, most_queued)
+    /// Asks for a place.
+    #[inline]
+    pub(super) fn ask_for(&self, place: &Place) -> Entry {
+        place.ask(&self.gate, if self.max_wait.is_zero() { 0 } else { self.max_queue })
     }
 
     /// There is no place for a request, and none to wait in, or not for as long.
@@ -69,7 +86,7 @@ pub(super) fn asks_for_upgrade<B>(request: &Request<B>) -> bool {
 
 impl fmt::Debug for Rules {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { gate, key, weight, max_queue, max_wait, retry_after, releases_at_head, refusals } = self;
+        let Self { gate, key, weight, max_queue, max_wait, retry_after, releases_at_head, max_hold, refusals } = self;
         f.debug_struct("Rules")
             .field("limits", &gate.limits())
             .field("is_per_key", &key.is_some())
@@ -78,6 +95,7 @@ impl fmt::Debug for Rules {
             .field("max_wait", max_wait)
             .field("retry_after", retry_after)
             .field("releases_at_head", releases_at_head)
+            .field("max_hold", max_hold)
             .field("refusals", refusals)
             .finish()
     }
