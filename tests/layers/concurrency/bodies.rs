@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::join_all;
@@ -142,4 +143,44 @@ async fn a_request_may_be_over_when_its_head_is_ready() {
         assert_eq!(response.status(), 200);
     }
     assert_eq!(layer.in_flight(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn t32_a_response_that_nobody_reads_holds_its_place_for_as_long_as_it_may() {
+    let forever = ConcurrencyLayer::new(1);
+    let at_most = ConcurrencyLayer::new(1).max_hold(Duration::from_secs(30));
+    for (layer, after_30) in [(&forever, 1), (&at_most, 0)] {
+        let unread = respond(layer, || Response::new(Frames::of(&["a", "b"]))).await;
+        tokio::time::sleep(Duration::from_millis(29_900)).await;
+        assert_eq!(layer.in_flight(), 1);
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        assert_eq!(layer.in_flight(), after_30);
+        tokio::time::sleep(Duration::from_secs(30)).await;
+        assert_eq!(layer.in_flight(), after_30);
+        // It can still be read, and gives nothing back a second time.
+        let next = (after_30 == 0).then(|| respond(layer, || Response::new(Frames::of(&["a", "b"]))));
+        let next = futures_util::future::OptionFuture::from(next).await;
+        assert_eq!(unread.into_body().collect().await.unwrap().to_bytes(), "ab");
+        assert_eq!(layer.in_flight(), usize::from(next.is_some()));
+        drop(next);
+        assert_eq!(layer.in_flight(), 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_ends_in_time_is_not_waited_for() {
+    let layer = ConcurrencyLayer::new(2).max_hold(Duration::from_secs(30)).max_wait(Duration::from_secs(60));
+    let body = respond(&layer, || Response::new(Frames::of(&["a"]))).await.into_body();
+    assert_eq!(layer.in_flight(), 1);
+    body.collect().await.unwrap();
+    assert_eq!(layer.in_flight(), 0);
+    // Whoever waits goes on when a hold ends; one that was aborted ends nobody else's.
+    let kept = [(), ()].map(|()| respond(&layer, || Response::new(Frames::of(&["a"]))));
+    let kept = join_all(kept).await;
+    let started = tokio::time::Instant::now();
+    let next = respond(&layer, || Response::new(Frames::of(&["a"]))).await;
+    assert_eq!(started.elapsed().as_secs(), 30);
+    assert_eq!(layer.in_flight(), 1);
+    drop((kept, next));
+    assert_eq!((layer.in_flight(), layer.queued()), (0, 0));
 }
