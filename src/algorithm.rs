@@ -122,14 +122,24 @@ const NEVER: u64 = 1 << 62;
 #[inline(always)]
 pub(crate) fn assess(quota: Quota, state: Option<State>, now: u64, cost: u64, call: u64) -> Assessment {
     match quota.algorithm() {
-        Algorithm::FixedWindow => fixed_window::assess(quota, state, now, cost, |start| start),
-        Algorithm::AlignedWindow => {
-            let period = quota.counted().micros;
-            fixed_window::assess(quota, state, now, cost, |start| start - start % period)
-        }
-        Algorithm::SlidingWindow => sliding_window::assess(quota, state, now, cost),
-        Algorithm::TokenBucket => token_bucket::assess(quota, state, now, cost),
         Algorithm::Attempts => attempts::assess(quota, state, now, cost, call),
         Algorithm::Failures => failures::assess(quota, state, now, cost),
+        _ => assess_rate(quota, state, now, cost).expect("any other algorithm counts by time alone"),
+    }
+}
+
+/// The same, of an algorithm that counts by time alone; `None` of one that counts calls. Apart, so that all of it is inlined
+/// where it is called, and nothing of the assessment has to stand in memory.
+#[inline(always)]
+pub(crate) fn assess_rate(quota: Quota, state: Option<State>, now: u64, cost: u64) -> Option<Assessment> {
+    match quota.algorithm() {
+        Algorithm::FixedWindow => Some(fixed_window::assess(quota, state, now, cost, |start| start)),
+        Algorithm::AlignedWindow => {
+            let period = quota.counted().micros;
+            Some(fixed_window::assess(quota, state, now, cost, |start| start - start % period))
+        }
+        Algorithm::SlidingWindow => Some(sliding_window::assess(quota, state, now, cost)),
+        Algorithm::TokenBucket => Some(token_bucket::assess(quota, state, now, cost)),
+        Algorithm::Attempts | Algorithm::Failures => None,
     }
 }

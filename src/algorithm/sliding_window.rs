@@ -20,7 +20,7 @@ struct Windows {
 pub(super) fn assess(quota: Quota, state: Option<State>, now: u64, cost: u64) -> Assessment {
     let period = quota.counted();
     let (tick, length) = (u64::from(period.tick), u64::from(period.ticks));
-    let now_in_ticks = now / tick;
+    let now_in_ticks = period.tick_of(now);
     let mut windows = Windows::at(now_in_ticks, state.map(Windows::from), length);
     let elapsed = now_in_ticks.saturating_sub(windows.start);
 
@@ -45,7 +45,7 @@ pub(super) fn settle(quota: Quota, current: State, settled: Settled) -> State {
     let period = quota.counted();
     let length = u64::from(period.ticks);
     let mut windows = Windows::from(current);
-    let charged_at = settled.charged_at / u64::from(period.tick);
+    let charged_at = period.tick_of(settled.charged_at);
     let charged_in = charged_at - charged_at % length;
     let refund = u32::try_from(settled.refund()).unwrap_or(u32::MAX);
     if charged_in == windows.start {

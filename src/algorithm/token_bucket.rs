@@ -26,7 +26,7 @@ pub(super) fn assess(quota: Quota, state: Option<State>, now: u64, cost: u64) ->
     let period = quota.counted();
     let tick = u64::from(period.tick);
     let refill = Refill { units: quota.refill().into(), length: period.ticks.into() };
-    let now_in_ticks = now / tick;
+    let now_in_ticks = period.tick_of(now);
     let mut bucket = Bucket::at(now_in_ticks, state.map(Bucket::from), &refill);
 
     let fits = bucket.used + cost <= quota.limit();
@@ -53,10 +53,9 @@ pub(super) fn assess(quota: Quota, state: Option<State>, now: u64, cost: u64) ->
 /// given back what was charged before, would hold more than it was ever filled with.
 pub(super) fn settle(quota: Quota, current: State, now: u64, settled: Settled) -> State {
     let period = quota.counted();
-    let tick = u64::from(period.tick);
     let refill = Refill { units: quota.refill().into(), length: period.ticks.into() };
     let mut bucket = Bucket::from(current);
-    let since = (now / tick).saturating_sub(settled.charged_at / tick);
+    let since = period.tick_of(now).saturating_sub(period.tick_of(settled.charged_at));
     let (paid_back, part) = refill.due_after(since);
     let still_charged = settled.charged.saturating_sub(paid_back);
     bucket.used = bucket.used.saturating_sub(settled.refund().min(still_charged));
@@ -64,7 +63,7 @@ pub(super) fn settle(quota: Quota, current: State, now: u64, settled: Settled) -
         // Of the last unit a part has been paid back already: that was time which is not counted again.
         let parts = u64::from(bucket.parts) + part;
         bucket.mark = bucket.mark.saturating_add(parts / refill.units);
-        bucket.parts = u32::try_from(parts % refill.units).expect("a remainder of a refill, which is at most 2^26");
+        bucket.parts = as_parts(parts % refill.units);
     }
     bucket.used = (bucket.used + settled.overrun().min(MOST_USED)).min(MOST_USED);
     bucket.into()
@@ -84,6 +83,7 @@ impl Bucket {
     }
 
     /// The bucket at `now`, refilled by what is due since its mark; a mark never moves back.
+    #[inline(always)]
     fn at(now: u64, bucket: Option<Self>, refill: &Refill) -> Self {
         let Some(mut bucket) = bucket else {
             return Self::fresh_at(now);
@@ -100,29 +100,53 @@ impl Bucket {
             return bucket;
         }
         let elapsed = now - bucket.mark;
+        // Most of the time no whole unit is due since the last one: without a division.
+        if elapsed < refill.length {
+            let (due, parts) = (elapsed * refill.units, u64::from(bucket.parts));
+            if (parts..parts + refill.length).contains(&due) {
+                return bucket;
+            }
+        }
+        bucket.refilled(now, elapsed, refill)
+    }
+
+    /// The bucket at `now`, so long after its mark.
+    fn refilled(mut self, now: u64, elapsed: u64, refill: &Refill) -> Self {
         let (periods, ticks) = (elapsed / refill.length, elapsed % refill.length);
         // Time enough to pay back everything, whatever the parts: the products below stay small.
-        if periods > bucket.used.div_ceil(refill.units) {
+        if periods > self.used.div_ceil(refill.units) {
             return Self::fresh_at(now);
         }
-        bucket.pay_back(periods, ticks, refill);
-        if bucket.used == 0 {
+        self.pay_back(periods, ticks, refill);
+        if self.used == 0 {
             return Self::fresh_at(now);
         }
-        bucket
+        self
     }
 
     /// Pays back what is due after so many periods and ticks, and moves the mark by exactly the time that this took.
     fn pay_back(&mut self, periods: u64, ticks: u64, refill: &Refill) {
-        let (units, length) = (refill.units.cast_signed(), refill.length.cast_signed());
-        let parts = i64::from(self.parts);
-        // Whole units due beyond `periods`; one less than none if the parts eat into the last period.
-        let whole = (ticks.cast_signed() * units - parts).div_euclid(length);
+        let Refill { units, length } = *refill;
+        let (due, parts) = (ticks * units, u64::from(self.parts));
+        if due < parts {
+            return self.pay_back_less(periods, refill);
+        }
+        let whole = (due - parts) / length;
         let moved = parts + whole * length;
-        let due = periods.cast_signed() * units + whole;
-        self.used = self.used.saturating_sub(due.unsigned_abs());
-        self.mark = (self.mark + periods * refill.length).saturating_add_signed(moved.div_euclid(units));
-        self.parts = u32::try_from(moved.rem_euclid(units)).expect("a remainder of a refill, which is at most 2^26");
+        self.used = self.used.saturating_sub(periods * units + whole);
+        self.mark += periods * length + moved / units;
+        self.parts = as_parts(moved % units);
+    }
+
+    /// Pays back what is due after so many whole periods, less what the parts eat into the last of them.
+    fn pay_back_less(&mut self, periods: u64, refill: &Refill) {
+        let Refill { units, length } = *refill;
+        let parts = u64::from(self.parts);
+        let missing = parts.div_ceil(length);
+        let moved_back = missing * length - parts;
+        self.used = self.used.saturating_sub(periods * units - missing);
+        self.mark += periods * length - moved_back.div_ceil(units);
+        self.parts = as_parts((units - moved_back % units) % units);
     }
 
     /// The tick at which `units` of what is used now are paid back.
@@ -131,6 +155,11 @@ impl Bucket {
         let ticks = (rest * refill.length + u64::from(self.parts)).div_ceil(refill.units);
         self.mark.saturating_add(periods.saturating_mul(refill.length)).saturating_add(ticks)
     }
+}
+
+/// A remainder of a refill, which is at most 2^26.
+fn as_parts(remainder: u64) -> u32 {
+    u32::try_from(remainder).expect("a refill is at most 2^26")
 }
 
 impl From<State> for Bucket {

@@ -56,6 +56,21 @@ impl Period {
     }
 }
 
+impl Period {
+    /// The tick that a time in microseconds lies in.
+    #[inline(always)]
+    pub(crate) fn tick_of(self, micros: u64) -> u64 {
+        // By a constant, a division is a product: most periods have one of these ticks.
+        match self.tick {
+            1 => micros,
+            10 => micros / 10,
+            100 => micros / 100,
+            1_000 => micros / 1_000,
+            tick => micros / u64::from(tick),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

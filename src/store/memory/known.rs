@@ -67,7 +67,7 @@ impl Known<'_> {
         if units == 0 || units > self.rate.quota.limit() {
             return None;
         }
-        let assessment = algorithm::assess(self.rate.quota, Some(state), now, units, 0);
+        let assessment = algorithm::assess_rate(self.rate.quota, Some(state), now, units)?;
         assessment.fits_at.is_none().then_some(assessment)
     }
 
