@@ -4,7 +4,6 @@ use std::cmp::Ordering;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use bytes::Bytes;
 use http::header::Entry;
 use http::{HeaderName, HeaderValue, Response};
 use tower_quota_core::{Quota, Report, Verdict};
@@ -71,17 +70,33 @@ impl LimitFields {
     /// The names of these fields, to be listed in `Access-Control-Expose-Headers` for pages in a browser, with
     /// `Retry-After` beside them.
     pub fn names(&self) -> Vec<HeaderName> {
-        let draft = self.draft.map(|Draft::Eleven| [POLICY, LIMIT]);
-        let x = self.x_rate_limit.map(|_| [X_LIMIT, X_REMAINING, X_RESET]);
-        draft.into_iter().flatten().chain(x.into_iter().flatten()).collect()
+        let draft = self.draft.map(|Draft::Eleven| [Field::Policy, Field::Limit]);
+        let x = self.x_rate_limit.map(|_| [Field::XLimit, Field::XRemaining, Field::XReset]);
+        draft.into_iter().flatten().chain(x.into_iter().flatten()).map(Field::name).collect()
     }
 }
 
-const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
-const LIMIT: HeaderName = HeaderName::from_static("ratelimit");
-const X_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
-const X_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
-const X_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
+/// A field that tells of limits.
+#[derive(Clone, Copy)]
+enum Field {
+    Policy,
+    Limit,
+    XLimit,
+    XRemaining,
+    XReset,
+}
+
+impl Field {
+    fn name(self) -> HeaderName {
+        match self {
+            Self::Policy => const { HeaderName::from_static("ratelimit-policy") },
+            Self::Limit => const { HeaderName::from_static("ratelimit") },
+            Self::XLimit => const { HeaderName::from_static("x-ratelimit-limit") },
+            Self::XRemaining => const { HeaderName::from_static("x-ratelimit-remaining") },
+            Self::XReset => const { HeaderName::from_static("x-ratelimit-reset") },
+        }
+    }
+}
 
 /// The largest integer that a structured field can hold (RFC 9651).
 const MAX_INTEGER: u64 = 999_999_999_999_999;
@@ -108,7 +123,8 @@ struct Told {
 #[derive(Clone, Debug, Default)]
 struct ToldSoFar {
     axes: Vec<Told>,
-    fields: Vec<HeaderName>,
+    /// By their [numbers](Field).
+    fields: [bool; 5],
 }
 
 impl Fields {
@@ -137,22 +153,22 @@ impl Fields {
         axes.extend(inner);
 
         let headers = response.headers_mut();
-        let mut set = |name: HeaderName, value: HeaderValue| match headers.entry(&name) {
-            Entry::Occupied(mut ours) if fields.contains(&name) => drop(ours.insert(value)),
+        let mut set = |field: Field, value: HeaderValue| match headers.entry(field.name()) {
+            Entry::Occupied(mut ours) if fields[field as usize] => drop(ours.insert(value)),
             Entry::Occupied(_) => {}
             Entry::Vacant(vacant) => {
                 vacant.insert(value);
-                fields.push(name);
+                fields[field as usize] = true;
             }
         };
         if let Some(Draft::Eleven) = self.kind.draft {
-            set(POLICY, self.policy(&axes));
-            set(LIMIT, list(&axes, |told| [(";r=", told.remaining), (";t=", told.reset)]));
+            set(Field::Policy, self.policy(&axes));
+            set(Field::Limit, list(&axes, |told| [(";r=", told.remaining), (";t=", told.reset)]));
         }
         if let Some((format, tightest)) = self.kind.x_rate_limit.zip(axes.iter().min_by(|a, b| a.by_tightness(b))) {
-            set(X_LIMIT, tightest.limit.into());
-            set(X_REMAINING, tightest.remaining.into());
-            set(X_RESET, reset(tightest.reset, format).into());
+            set(Field::XLimit, tightest.limit.into());
+            set(Field::XRemaining, tightest.remaining.into());
+            set(Field::XReset, reset(tightest.reset, format).into());
         }
         response.extensions_mut().insert(ToldSoFar { axes, fields });
     }
@@ -194,18 +210,19 @@ impl Told {
 
 /// A list of strings with parameters (RFC 9651). Names of axes need no escapes.
 fn list(told: &[Told], parameters: impl Fn(&Told) -> [(&'static str, u64); 2]) -> HeaderValue {
-    let mut text = String::with_capacity(told.len() * 48);
+    // Copied once when it is whole: what has room left is kept in two allocations.
+    let mut text: Vec<u8> = Vec::with_capacity(told.len() * 48);
     let mut digits = itoa::Buffer::new();
     for told in told {
-        text.push_str(if text.is_empty() { "\"" } else { ", \"" });
-        text.push_str(told.axis);
-        text.push('"');
+        text.extend_from_slice(if text.is_empty() { b"\"" } else { b", \"" });
+        text.extend_from_slice(told.axis.as_bytes());
+        text.push(b'"');
         for (name, value) in parameters(told) {
-            text.push_str(name);
-            text.push_str(digits.format(value));
+            text.extend_from_slice(name.as_bytes());
+            text.extend_from_slice(digits.format(value).as_bytes());
         }
     }
-    HeaderValue::from_maybe_shared(Bytes::from(text)).expect("it is ASCII")
+    HeaderValue::from_bytes(&text).expect("it is ASCII")
 }
 
 /// Whole seconds, rounded up.
