@@ -94,8 +94,14 @@ impl Gate {
         match self.word.take(weight) {
             Attempt::Done => Entry::Through,
             Attempt::NoRoom if most_queued == 0 => Entry::Full,
-            Attempt::NoRoom | Attempt::Closed => self.locked(|state| state.enter(key, weight, most_queued)),
+            Attempt::NoRoom | Attempt::Closed => self.enter_locked(key, weight, most_queued),
         }
+    }
+
+    /// Apart, so that the quick way stays small.
+    #[inline(never)]
+    fn enter_locked(&self, key: Option<&Key>, weight: usize, most_queued: usize) -> Entry {
+        self.locked(|state| state.enter(key, weight, most_queued))
     }
 
     /// Whether a waiter has been let through.
@@ -126,8 +132,14 @@ impl Gate {
     #[inline]
     pub(super) fn give_back(&self, key: Option<&Key>, weight: usize) {
         if !self.word.give_back(weight) {
-            self.change(|state| state.give_back(key, weight));
+            self.give_back_locked(key, weight);
         }
+    }
+
+    /// Apart, so that the quick way stays small.
+    #[inline(never)]
+    fn give_back_locked(&self, key: Option<&Key>, weight: usize) {
+        self.change(|state| state.give_back(key, weight));
     }
 
     pub(super) fn set_limits(&self, change: impl FnOnce(&mut Limits)) {
