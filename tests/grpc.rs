@@ -3,6 +3,7 @@
 mod calls;
 mod example;
 mod generated;
+mod mounting;
 mod refusals;
 pub(crate) mod service;
 mod transparency;

@@ -11,7 +11,7 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use tokio::net::TcpListener;
-use tower_quota::key::{self, TrustedProxies};
+use tower_quota::key::{self, PeerAddr, TrustedProxies};
 use tower_quota::{Quota, RequestKey, UserQuotaLayer};
 
 use crate::support::{Log, group};
@@ -103,6 +103,44 @@ async fn t18_a_proxy_that_names_no_address_is_told_of() {
     assert_eq!(served.get(&forwarded_for("203.0.113.7:80")).await, 200);
     let lines = log.lines("names something that is no address");
     assert!((1..=2).contains(&lines.len()) && !lines[0].contains("127.0.0.1"), "{lines:#?}");
+}
+
+/// One request over a Unix socket; its status.
+#[cfg(unix)]
+async fn get_over(socket: &std::path::Path) -> u16 {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let mut stream = tokio::net::UnixStream::connect(socket).await.unwrap();
+    stream.write_all(b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    answer.split(' ').nth(1).unwrap().parse().unwrap()
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn t21_over_a_unix_socket_a_peer_is_who_the_application_says() {
+    let folder = std::env::temp_dir().join(format!("tower-quota-socket-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let says = |peer: [u8; 4]| {
+        axum::middleware::map_request(move |mut request: axum::extract::Request| async move {
+            request.extensions_mut().insert(PeerAddr(peer.into()));
+            request
+        })
+    };
+    let (group, _clock) = group();
+    let axis = group.per_key("address", Quota::per_hour(2)).build().unwrap();
+    let layer = UserQuotaLayer::new(&axis, key::client_ip(TrustedProxies::none()));
+    let counted = Router::new().route("/", get(|| async { "ok" })).layer(layer);
+    let apps = [counted.clone(), counted.clone().layer(says([192, 0, 2, 1])), counted.layer(says([192, 0, 2, 2]))];
+    for (number, (app, expected)) in apps.into_iter().zip([[400; 3], [200, 200, 429], [200, 200, 429]]).enumerate() {
+        let socket = folder.join(number.to_string());
+        let _ = std::fs::remove_file(&socket);
+        tokio::spawn(axum::serve(tokio::net::UnixListener::bind(&socket).unwrap(), app).into_future());
+        for status in expected {
+            assert_eq!(get_over(&socket).await, status, "{number}");
+        }
+    }
+    std::fs::remove_dir_all(folder).unwrap();
 }
 
 #[tokio::test]

@@ -9,8 +9,9 @@ use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
 use tower_quota::{
-    BackoffLayer, ConcurrencyLayer, Cooldown, CooldownLayer, GlobalCapacityLayer, HOUR, Key, Quota, QuotaLayer,
-    ReadWriteSplitLayer, UserQuotaLayer, key,
+    Backoff, BackoffFuture, BackoffLayer, Concurrency, ConcurrencyFuture, ConcurrencyLayer, Cooldown, CooldownLayer,
+    Cooling, CoolingFuture, GlobalCapacityLayer, HOUR, Key, Metered, MeteredFuture, Quota, QuotaLayer, ReadWriteSplit,
+    ReadWriteSplitLayer, SplitFuture, UserQuotaLayer, key,
 };
 
 use crate::support::{group, serve};
@@ -123,6 +124,32 @@ async fn every_other_layer_can_be_mounted_everywhere_too() {
     assert_eq!(mounted_everywhere!(backoff.clone()), [200; 7]);
     pauses.pause(&Key::from("alice"), HOUR).await.unwrap();
     assert_eq!(mounted_everywhere!(backoff), [503; 7]);
+}
+
+/// What users rely on to name and to store these types; it holds if it compiles.
+#[test]
+fn services_and_futures_have_names() {
+    struct Stored<S> {
+        _quota: Metered<S>,
+        _concurrency: Concurrency<S>,
+        _cooldown: Cooling<S>,
+        _backoff: Backoff<S>,
+        _split: ReadWriteSplit<S, Metered<S>, Concurrency<S>>,
+    }
+    fn shared<T: Clone + Send + Sync + 'static>() {}
+    fn send<T: Send>() {}
+    type Inner = tower::util::BoxCloneSyncService<Request<Full<Bytes>>, Response<Full<Bytes>>, std::io::Error>;
+    shared::<Metered<Inner>>();
+    shared::<Concurrency<Inner>>();
+    shared::<Cooling<Inner>>();
+    shared::<Backoff<Inner>>();
+    shared::<ReadWriteSplit<Inner>>();
+    send::<Stored<Inner>>();
+    send::<MeteredFuture<Inner, Full<Bytes>>>();
+    send::<ConcurrencyFuture<Inner, Full<Bytes>>>();
+    send::<CoolingFuture<Inner, Full<Bytes>>>();
+    send::<BackoffFuture<Inner, Full<Bytes>>>();
+    send::<SplitFuture<Inner, Metered<Inner>, Concurrency<Inner>, Full<Bytes>>>();
 }
 
 #[tokio::test]
