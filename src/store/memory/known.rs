@@ -31,14 +31,14 @@ impl Counters {
 
         let mut shared = self.shared.lock(Shared::lock_of(capacity.counter));
         let counter = shared.counter(capacity.counter)?;
-        let of_capacity = capacity.charge(counter.state, now, units)?;
+        let of_capacity = capacity.charge(counter.state(), now, units)?;
         let (limit, used) = (capacity.rate.quota.limit(), of_capacity.used);
-        let next = |watermark: &Watermark| watermark.next(counter.mark, limit, used - units, used, now);
-        let mark = capacity.watermark.map_or(counter.mark, next);
-        if mark != counter.mark {
+        let next = |watermark: &Watermark| watermark.next(counter.mark(), limit, used - units, used, now);
+        let mark = capacity.watermark.map_or(counter.mark(), next);
+        if mark != counter.mark() {
             return None;
         }
-        counter.state = of_capacity.state;
+        counter.write(of_capacity.state);
         drop(shared);
         entry.write(&of_account, self.keyed.to_forget_at(of_account.fresh_at));
         drop(keyed);

@@ -19,10 +19,32 @@ pub(super) struct Shared {
 /// The counters of the axes that fall into this cell: mostly none or one.
 type Cell = SmallVec<[Counter; 1]>;
 
+/// In 48 bytes, so that it is in one cache line with its lock: threads hand both to each other.
 pub(super) struct Counter {
     digest: Digest,
-    pub(super) state: State,
-    pub(super) mark: Mark,
+    first: u64,
+    second: u64,
+    third: u32,
+    above: bool,
+    episode: u64,
+}
+
+impl Counter {
+    #[inline(always)]
+    pub(super) fn state(&self) -> State {
+        State { first: self.first, second: self.second, third: self.third }
+    }
+
+    #[inline(always)]
+    pub(super) fn mark(&self) -> Mark {
+        Mark { above: self.above, episode: self.episode }
+    }
+
+    #[inline(always)]
+    pub(super) fn write(&mut self, state: State) {
+        let State { first, second, third } = state;
+        (self.first, self.second, self.third) = (first, second, third);
+    }
 }
 
 impl Shared {
@@ -63,14 +85,15 @@ impl Held for Locked<'_> {
     const IS_BOUNDED: bool = false;
 
     fn find(&mut self, digest: Digest) -> Option<Found> {
-        self.counter(digest).map(|counter| Found { state: counter.state, mark: counter.mark })
+        self.counter(digest).map(|counter| Found { state: counter.state(), mark: counter.mark() })
     }
 
     fn write(&mut self, digest: Digest, charged: &Assessment, mark: Mark) {
-        let state = charged.state;
+        let (State { first, second, third }, Mark { above, episode }) = (charged.state, mark);
+        let written = Counter { digest, first, second, third, above, episode };
         match self.counter(digest) {
-            Some(counter) => (counter.state, counter.mark) = (state, mark),
-            None => self.0.push(Counter { digest, state, mark }),
+            Some(counter) => *counter = written,
+            None => self.0.push(written),
         }
     }
 
@@ -80,5 +103,15 @@ impl Held for Locked<'_> {
 
     fn keep_until(&mut self, _: Digest, _: u64) {
         // A shared counter is never forgotten.
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_counter_and_its_lock_are_in_one_cache_line() {
+        assert!(size_of::<Mutex<Cell>>() <= 64);
     }
 }
