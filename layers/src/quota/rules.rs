@@ -105,31 +105,40 @@ impl Rules {
             let cost = match &self.charged {
                 Charged::ByHandler => return self.hand_over(parts, skipped),
                 Charged::ByLayer(_) if skipped => return Begun::Admitted(CountedBy::Store, None),
-                Charged::ByLayer(None) => Cost::units(1),
-                Charged::ByLayer(Some(cost)) => cost(parts),
+                Charged::ByLayer(cost) => cost,
             };
-            let id = self.request_id.as_ref().and_then(|request_id| request_id(parts));
-            if id.is_none() && self.refund_when.is_some() {
-                return self.reserve(parts, cost);
-            }
-            match self.ask(parts, cost, id) {
-                Asked::Answered(Ok(verdict)) => self.admitted(verdict, None),
-                Asked::Answered(Err(error)) => Begun::Refused(self.rejection(error)),
-                Asked::Waiting(pending) => Begun::Waiting(Pending::Charge(pending)),
+            let is_plain = self.request_id.is_none() && self.refund_when.is_none() && self.patience.is_zero();
+            match cost {
+                // Each way for itself: what all of them could go by would have to be put together first.
+                None if is_plain => self.begun(self.meter.ask(parts, 1_u64)),
+                Some(cost) if is_plain => self.begun(self.meter.ask(parts, cost(parts))),
+                None => self.charge(parts, Cost::units(1)),
+                Some(cost) => self.charge(parts, cost(parts)),
             }
         });
         begun.unwrap_or_else(Begun::Refused)
     }
 
-    fn ask(&self, parts: &Parts, cost: Cost, id: Option<Key>) -> Asked {
-        if id.is_none() && self.patience.is_zero() {
-            return self.meter.ask(parts, cost);
+    #[inline]
+    fn begun(self: &Arc<Self>, asked: Asked) -> Begun {
+        match asked {
+            Asked::Answered(Ok(verdict)) => self.admitted(verdict, None),
+            Asked::Answered(Err(error)) => Begun::Refused(self.rejection(error)),
+            Asked::Waiting(pending) => Begun::Waiting(Pending::Charge(pending)),
+        }
+    }
+
+    /// Charges as the layer was told to.
+    fn charge(self: &Arc<Self>, parts: &Parts, cost: Cost) -> Begun {
+        let id = self.request_id.as_ref().and_then(|request_id| request_id(parts));
+        if id.is_none() && self.refund_when.is_some() {
+            return self.reserve(parts, cost);
         }
         let charge = self.meter.charge(parts, cost).wait_up_to(self.patience);
-        match id {
+        self.begun(match id {
             Some(id) => charge.request_id(id.as_bytes()).ask(),
             None => charge.ask(),
-        }
+        })
     }
 
     /// Charges so that the charge can be given back.
@@ -141,11 +150,13 @@ impl Rules {
         }
     }
 
+    #[inline]
     fn admitted(self: &Arc<Self>, verdict: Verdict, reserved: Option<Reservation>) -> Begun {
         Begun::Admitted(verdict.counted_by(), self.watch(verdict, reserved))
     }
 
     /// What there is to do with the answer to an admitted request; most layers have nothing to do with it.
+    #[inline]
     pub(super) fn watch(self: &Arc<Self>, verdict: Verdict, reserved: Option<Reservation>) -> Option<Box<Watched>> {
         (self.fields.is_some() || reserved.is_some()).then(|| Watched::telling(self, verdict, reserved))
     }
