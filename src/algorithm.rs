@@ -78,7 +78,7 @@ pub(crate) struct Settled {
     pub(crate) charged_at: u64,
     /// Units that were charged.
     pub(crate) charged: u64,
-    /// Units that it was worth.
+    /// Units that it was worth: at most `MOST_USED`.
     pub(crate) worth: u64,
 }
 
@@ -95,7 +95,7 @@ impl Settled {
 }
 
 /// More cannot be used up: whatever was overrun, products stay below 2^53.
-const MOST_USED: u64 = 1 << 52;
+pub(crate) const MOST_USED: u64 = 1 << 52;
 
 /// The counter whose `state` was last written, at `now` in microseconds, with a charge corrected to what it was worth.
 ///

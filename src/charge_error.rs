@@ -30,6 +30,11 @@ pub enum ChargeError {
         /// The axis.
         axis: &'static str,
     },
+    /// What a charge was worth is below zero, or more than can be counted: a mistake in the program.
+    Uncountable {
+        /// The axis.
+        axis: &'static str,
+    },
     /// The store could not answer, and the failure policy is [closed](crate::OnStoreFailure::Closed).
     Store(StoreError),
 }
@@ -45,6 +50,9 @@ impl fmt::Display for ChargeError {
             Self::MissingKey { axis } => write!(f, "there is no key to count under on axis {axis}"),
             Self::MalformedKey { axis } => write!(f, "the key to count under on axis {axis} is malformed"),
             Self::ForeignAxis { axis } => write!(f, "the cost names axis {axis}, which is no part of this decision"),
+            Self::Uncountable { axis } => {
+                write!(f, "what was charged on axis {axis} cannot be worth less than nothing, or more than 2^52")
+            }
             Self::Store(error) => write!(f, "no decision: {error}"),
         }
     }

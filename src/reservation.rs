@@ -68,8 +68,9 @@ impl Reservation {
     ///
     /// # Errors
     ///
-    /// [`ChargeError::ForeignAxis`], and [`ChargeError::Store`] if the store could not answer, whatever the failure policy
-    /// is: then it may or may not have been taken down.
+    /// [`ChargeError::ForeignAxis`] and [`ChargeError::Uncountable`], for mistakes in the program: then nothing is settled yet.
+    /// [`ChargeError::Store`] if the store could not answer, whatever the failure policy is: then it may or may not have been
+    /// taken down.
     pub async fn settle(&self, worth: impl Into<Cost>) -> Result<Verdict, ChargeError> {
         let answer = self.tell(&worth.into())?;
         answer.wait().await.map_err(ChargeError::Store)
@@ -110,12 +111,10 @@ impl Reservation {
         if !verdict.was_counted() {
             return Ok(Answer::Ready(Ok(verdict.clone())));
         }
-        let charged = panel.question(seen, cost);
+        let settlement = Settlement::new(panel.question(seen, cost), worth, verdict.decided_at_micros())?;
         if is_settled.swap(true, Ordering::AcqRel) {
             return Ok(panel.look(seen, verdict.counted_by()));
         }
-        let worth: Vec<u64> = charged.demands().iter().map(|demand| worth.for_axis(demand.terms.label)).collect();
-        let settlement = Settlement::new(charged, worth.into_iter(), verdict.decided_at_micros());
         Ok(panel.settle(&settlement, verdict.counted_by()))
     }
 }

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use crate::algorithm::Settled;
+use crate::algorithm::{MOST_USED, Settled};
+use crate::charge_error::ChargeError;
+use crate::cost::Cost;
 use crate::question::{Demand, Question};
 
 /// What a store is told when it is known what a charge was worth that it has made.
@@ -16,9 +18,17 @@ pub struct Settlement<'a> {
 }
 
 impl<'a> Settlement<'a> {
-    /// The charge that `charged` asked for, worth these units on each of its axes.
-    pub(crate) fn new(charged: Question<'a>, worth: impl Iterator<Item = u64>, charged_at: u64) -> Self {
-        Self { charged, worth: worth.collect(), charged_at }
+    /// The charge that `charged` asked for, and what it was worth.
+    ///
+    /// # Errors
+    ///
+    /// [`ChargeError::Uncountable`].
+    pub(crate) fn new(charged: Question<'a>, worth: &Cost, charged_at: u64) -> Result<Self, ChargeError> {
+        let worth = charged.demands().iter().map(|Demand { terms, .. }| match worth.for_axis(terms.label) {
+            units if units <= MOST_USED => Ok(units),
+            _ => Err(ChargeError::Uncountable { axis: terms.axis() }),
+        });
+        Ok(Self { worth: worth.collect::<Result<_, _>>()?, charged, charged_at })
     }
 
     /// The same, on counters that were charged by `percent` of each limit.

@@ -49,7 +49,7 @@ pub(super) fn settle(quota: Quota, current: State, settled: Settled) -> State {
     if (window.start..end).contains(&settled.charged_at) {
         window.used = window.used.saturating_sub(settled.refund());
     }
-    window.used = (window.used + settled.overrun().min(MOST_USED)).min(MOST_USED);
+    window.used = (window.used + settled.overrun()).min(MOST_USED);
     window.into()
 }
 

@@ -65,7 +65,7 @@ pub(super) fn settle(quota: Quota, current: State, now: u64, settled: Settled) -
         bucket.mark = bucket.mark.saturating_add(parts / refill.units);
         bucket.parts = as_parts(parts % refill.units);
     }
-    bucket.used = (bucket.used + settled.overrun().min(MOST_USED)).min(MOST_USED);
+    bucket.used = (bucket.used + settled.overrun()).min(MOST_USED);
     bucket.into()
 }
 

@@ -78,9 +78,14 @@ impl Room {
         let verdict = refused(&meter, "a", 1).await;
         self.clock.advance(verdict.wait());
         admitted(&meter, "a", 1).await;
-        // Beyond what can be counted, too.
+        // As much as can be counted, too; what cannot be settles nothing.
         let reserved = reserve(&meter, "b", 0).await;
-        reserved.settle(u64::MAX).await.expect("the store answers");
+        for mistake in [Cost::from(-1), Cost::from(u64::MAX), Cost::from((1_u64 << 52) + 1)] {
+            let outcome = reserved.settle(mistake).await;
+            assert!(matches!(outcome, Err(crate::ChargeError::Uncountable { axis: "axis" })), "{outcome:?}");
+        }
+        assert_eq!(used(&meter, "b").await[0], 0);
+        reserved.settle(1_u64 << 52).await.expect("the store answers");
         let verdict = refused(&meter, "b", 1).await;
         assert!(verdict.wait() > Duration::ZERO && verdict.reports()[0].remaining() == 0);
     }

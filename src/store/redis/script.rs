@@ -129,14 +129,11 @@ pub(super) fn settle(settlement: &Settlement<'_>, counters: &[String], serial: u
         packed.extend_from_slice(&period.tick.to_be_bytes());
         packed.extend_from_slice(&quota.refill().to_be_bytes());
         packed.extend_from_slice(&demand.terms.units.to_be_bytes());
-        packed.extend_from_slice(&worth.min(MOST_TOLD).to_be_bytes());
+        packed.extend_from_slice(&worth.to_be_bytes());
         call.arg(packed.as_slice());
     }
     call
 }
-
-/// More units than can be used up, and still a number that the script can count with.
-const MOST_TOLD: u64 = 1 << 53;
 
 fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)

@@ -11,7 +11,7 @@
 --       [2] and on, for each demand a letter and six numbers, packed as DEMAND:
 --       algorithm, limit, length, tick, refill    as in decide.lua
 --       charged     units that were charged
---       worth       units that it was worth
+--       worth       units that it was worth, at most 2^52
 --
 -- Reply bytes: as decide.lua's, of a look at the counters after that.
 --
@@ -23,7 +23,7 @@ local MOST_USED, MOST_IN_A_WINDOW = 2 ^ 52, 2 ^ 26
 
 -- A counter that was brought up to now, with a charge corrected.
 local function settle(algorithm, now, charged_at, first, second, third, length, tick, refill, charged, worth)
-  local refund, overrun = max(charged - worth, 0), min(max(worth - charged, 0), MOST_USED)
+  local refund, overrun = max(charged - worth, 0), max(worth - charged, 0)
   if algorithm == 'f' or algorithm == 'a' then
     if charged_at >= first and charged_at < first + length then
       second = max(second - refund, 0)
