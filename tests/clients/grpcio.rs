@@ -30,14 +30,16 @@ async fn it_is_told_code_message_and_details() {
 
 #[tokio::test]
 async fn its_retry_policy_waits_as_long_as_it_is_told() {
-    let quota = Quota::fixed_window(1, Duration::from_millis(500)).unwrap();
-    let layer = |store| quotas(&Group::new("test", store).unwrap(), quota, 1_000);
-    let url = serve(layer(MemoryStore::new()).grpc_pushback(), Echoes::at_once());
+    let layer = |period| {
+        let group = Group::new("test", MemoryStore::new()).unwrap();
+        quotas(&group, Quota::fixed_window(1, period).unwrap(), 1_000)
+    };
+    let url = serve(layer(Duration::from_millis(500)).grpc_pushback(), Echoes::at_once());
     let address = url.strip_prefix("http://").unwrap();
     assert_eq!(script("grpcio_call.py", &[address, "4", "retry"]).await, ["OK"; 4]);
 
     // By its own idea of a wait, all attempts are over too early.
-    let url = serve(layer(MemoryStore::new()), Echoes::at_once());
+    let url = serve(layer(HOUR), Echoes::at_once());
     let refused = script("grpcio_call.py", &[url.strip_prefix("http://").unwrap(), "2", "retry"]).await;
     assert!(refused[1].starts_with("RESOURCE_EXHAUSTED"), "{refused:?}");
 }
