@@ -41,7 +41,7 @@ pin_project! {
             #[pin]
             response: F,
             counted_by: CountedBy,
-            watched: Option<Box<Watched>>,
+            watched: Option<Watched>,
         },
         Refused { response: Option<Response<Refusal>> },
     }
@@ -51,7 +51,7 @@ impl<S, ReqBody> MeteredFuture<S, ReqBody>
 where
     S: Service<Request<ReqBody>>,
 {
-    pub(super) fn running(response: S::Future, counted_by: CountedBy, watched: Option<Box<Watched>>) -> Self {
+    pub(super) fn running(response: S::Future, counted_by: CountedBy, watched: Option<Watched>) -> Self {
         Self { step: Step::Running { response, counted_by, watched } }
     }
 
@@ -81,7 +81,7 @@ where
                         Ok((verdict, reserved)) => Step::Running {
                             response: service.call(request),
                             counted_by: verdict.counted_by(),
-                            watched: rules.watch(verdict, reserved),
+                            watched: rules.keep(verdict, reserved).map(|admitted| Watched::charged(rules, admitted)),
                         },
                         Err(error) => {
                             let response = rules.refuse(&rules.rejection(error), &request.into_parts().0);
@@ -91,10 +91,10 @@ where
                 }
                 StepProjection::Running { response, counted_by, watched } => {
                     let mut response = ready!(response.poll(cx))?;
-                    if let Some(watched) = watched.as_deref() {
+                    if let Some(watched) = watched.as_ref() {
                         response = watched.refund(response);
                     }
-                    let replaced = watched.as_deref().and_then(|watched| watched.replaced(&response));
+                    let replaced = watched.as_ref().and_then(|watched| watched.replaced(&response));
                     let is_replaced = replaced.is_some();
                     let mut response = match replaced {
                         Some(replaced) => replaced.map(AnswerBody::refusal),
@@ -102,7 +102,7 @@ where
                     };
                     tell_who_counted(&mut response, *counted_by);
                     // A refusal tells by itself.
-                    if let Some(watched) = watched.as_deref().filter(|_| !is_replaced) {
+                    if let Some(watched) = watched.as_ref().filter(|_| !is_replaced) {
                         watched.tell(&mut response);
                     }
                     return Poll::Ready(Ok(response));

@@ -14,7 +14,6 @@ use tower_quota_core::{
 };
 
 use super::meter::{self, RequestMeter};
-use super::watched::Watched;
 use crate::answer::{Refusal, Refusals};
 use crate::limit_fields::Fields;
 use crate::rejection::{LayerId, Rejection};
@@ -49,12 +48,20 @@ pub(super) enum Charged {
 /// What becomes of a request.
 pub(super) enum Begun {
     /// It goes on, counted by …
-    Admitted(CountedBy, Option<Box<Watched>>),
+    Admitted(CountedBy, Option<Box<Admitted>>),
     /// It goes on, with a meter in its extensions that its handler charges with.
     Metered(meter::Charged),
     /// It waits for the store.
     Waiting(Pending),
     Refused(Rejection),
+}
+
+/// A charge that was made, where the answer to its request depends on it. Large, and rare: in a box.
+pub(super) struct Admitted {
+    /// What may be told of.
+    pub(super) verdict: Verdict,
+    /// What may be given back.
+    pub(super) reserved: Option<Reservation>,
 }
 
 /// A charge on its way to the store.
@@ -99,7 +106,7 @@ impl Rules {
     }
 
     /// Reads the request's head, and charges if it is the layer that does.
-    pub(super) fn begin(self: &Arc<Self>, parts: &mut Parts) -> Begun {
+    pub(super) fn begin(&self, parts: &mut Parts) -> Begun {
         let begun = self.refusals.guard(|| {
             let skipped = self.skip.as_ref().is_some_and(|skip| skip(parts));
             let cost = match &self.charged {
@@ -120,7 +127,7 @@ impl Rules {
     }
 
     #[inline]
-    fn begun(self: &Arc<Self>, asked: Asked) -> Begun {
+    fn begun(&self, asked: Asked) -> Begun {
         match asked {
             Asked::Answered(Ok(verdict)) => self.admitted(verdict, None),
             Asked::Answered(Err(error)) => Begun::Refused(self.rejection(error)),
@@ -129,7 +136,7 @@ impl Rules {
     }
 
     /// Charges as the layer was told to.
-    fn charge(self: &Arc<Self>, parts: &Parts, cost: Cost) -> Begun {
+    fn charge(&self, parts: &Parts, cost: Cost) -> Begun {
         let id = self.request_id.as_ref().and_then(|request_id| request_id(parts));
         if id.is_none() && self.refund_when.is_some() {
             return self.reserve(parts, cost);
@@ -142,7 +149,7 @@ impl Rules {
     }
 
     /// Charges so that the charge can be given back.
-    fn reserve(self: &Arc<Self>, parts: &Parts, cost: Cost) -> Begun {
+    fn reserve(&self, parts: &Parts, cost: Cost) -> Begun {
         match self.meter.reserve(parts, cost).wait_up_to(self.patience).ask() {
             AskedToReserve::Answered(Ok(reserved)) => self.admitted(reserved.verdict().clone(), Some(reserved)),
             AskedToReserve::Answered(Err(error)) => Begun::Refused(self.rejection(error)),
@@ -151,14 +158,14 @@ impl Rules {
     }
 
     #[inline]
-    fn admitted(self: &Arc<Self>, verdict: Verdict, reserved: Option<Reservation>) -> Begun {
-        Begun::Admitted(verdict.counted_by(), self.watch(verdict, reserved))
+    fn admitted(&self, verdict: Verdict, reserved: Option<Reservation>) -> Begun {
+        Begun::Admitted(verdict.counted_by(), self.keep(verdict, reserved))
     }
 
-    /// What there is to do with the answer to an admitted request; most layers have nothing to do with it.
+    /// What the answer to an admitted request needs of its charge; nothing, with most layers.
     #[inline]
-    pub(super) fn watch(self: &Arc<Self>, verdict: Verdict, reserved: Option<Reservation>) -> Option<Box<Watched>> {
-        (self.fields.is_some() || reserved.is_some()).then(|| Watched::telling(self, verdict, reserved))
+    pub(super) fn keep(&self, verdict: Verdict, reserved: Option<Reservation>) -> Option<Box<Admitted>> {
+        (self.fields.is_some() || reserved.is_some()).then(|| Box::new(Admitted { verdict, reserved }))
     }
 
     /// Gives a charge back if the answer to its request is one for which that is wanted.
