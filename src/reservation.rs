@@ -111,7 +111,8 @@ impl Reservation {
         if !verdict.was_counted() {
             return Ok(Answer::Ready(Ok(verdict.clone())));
         }
-        let settlement = Settlement::new(panel.question(seen, cost), worth, verdict.decided_at_micros())?;
+        let settlement = Settlement::new(panel.question(seen, cost), worth, verdict.decided_at_micros())
+            .map_err(|axis| ChargeError::Uncountable { axis })?;
         if is_settled.swap(true, Ordering::AcqRel) {
             return Ok(panel.look(seen, verdict.counted_by()));
         }

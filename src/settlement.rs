@@ -5,7 +5,6 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use crate::algorithm::{MOST_USED, Settled};
-use crate::charge_error::ChargeError;
 use crate::cost::Cost;
 use crate::question::{Demand, Question};
 
@@ -22,11 +21,11 @@ impl<'a> Settlement<'a> {
     ///
     /// # Errors
     ///
-    /// [`ChargeError::Uncountable`].
-    pub(crate) fn new(charged: Question<'a>, worth: &Cost, charged_at: u64) -> Result<Self, ChargeError> {
+    /// The name of an axis on which that cannot be counted.
+    pub(crate) fn new(charged: Question<'a>, worth: &Cost, charged_at: u64) -> Result<Self, &'static str> {
         let worth = charged.demands().iter().map(|Demand { terms, .. }| match worth.for_axis(terms.label) {
             units if units <= MOST_USED => Ok(units),
-            _ => Err(ChargeError::Uncountable { axis: terms.axis() }),
+            _ => Err(terms.axis()),
         });
         Ok(Self { worth: worth.collect::<Result<_, _>>()?, charged, charged_at })
     }

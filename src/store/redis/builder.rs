@@ -22,6 +22,7 @@ use super::route::Route;
 use super::sentinel::Sentinels;
 use crate::clock::Clock;
 use crate::config_error::ConfigError;
+use crate::quota::DAY;
 
 /// Sets up a [`RedisStore`]. Made by [`RedisStore::builder`] and [`RedisStore::over`].
 #[must_use = "a store exists once it is built"]
@@ -161,7 +162,7 @@ impl RedisStoreBuilder {
         not_0("deadline", deadline.is_zero(), "some milliseconds")?;
         not_0("connections", connections == 0, "at least 1")?;
         not_0("break_after", break_after == 0, "at least 1")?;
-        if !(Duration::from_millis(1)..=crate::DAY).contains(&requests_kept) {
+        if !(Duration::from_millis(1)..=DAY).contains(&requests_kept) {
             let reason = format!("{requests_kept:?} is not between a millisecond and a day");
             return Err(ConfigError::new("redis.remember_requests", reason));
         }
