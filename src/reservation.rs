@@ -23,7 +23,8 @@ use crate::verdict::Verdict;
 ///
 /// A refund goes where the charge was: into the window that was charged, and into a bucket as far as it has not refilled
 /// since. What is gone by then takes nothing, so a refund never gives more than the charge took. What is worth more than
-/// was charged is used up now, whether it fits or not: it is paid back first.
+/// was charged is used up now, whether it fits or not: it is paid back first. A watermark that is passed so is told of with
+/// the next charge. A counter that was reset in between may give back what was charged on it since.
 ///
 /// ```
 /// use tower_quota_core::{Group, Key, MINUTE, MemoryStore, Meter, Quota};
