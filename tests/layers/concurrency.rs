@@ -148,6 +148,41 @@ async fn who_has_waited_long_enough_is_refused_and_the_queue_is_bounded() {
 }
 
 #[tokio::test]
+async fn no_limit_and_no_weight_is_too_large_to_be_counted() {
+    let one = ConcurrencyLayer::new(usize::MAX);
+    let keyed = ConcurrencyLayer::per_key(usize::MAX, tower_quota::key::header("x-account").unwrap()).total(usize::MAX);
+    for layer in [one, keyed] {
+        let layer = layer.weight(|_| usize::MAX).max_wait(Duration::from_secs(1));
+        let held = Held::default();
+        let service = layer.layer(held.service());
+        let requests: Vec<_> = (0..5).map(|number| spawn(&service, &number.to_string())).collect();
+        for request in requests {
+            settle().await;
+            held.end_one().await;
+            assert_eq!(request.await.unwrap(), 200);
+        }
+        assert_eq!((layer.in_flight(), layer.queued()), (0, 0));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_future_that_has_given_up_leaves_the_queue_though_it_lives_on() {
+    let layer = ConcurrencyLayer::new(1).max_wait(Duration::from_millis(200));
+    let held = Held::default();
+    let mut service = layer.layer(held.service());
+    let first = spawn(&service, "first");
+    settle().await;
+    let mut late = Box::pin(service.ready().await.unwrap().call(request("late")));
+    assert_eq!((&mut late).await.unwrap().status(), 503);
+    assert_eq!((layer.in_flight(), layer.queued()), (1, 0));
+    // What the first gives back is nobody's whose future is merely kept.
+    held.end_one().await;
+    assert_eq!(first.await.unwrap(), 200);
+    assert_eq!((layer.in_flight(), layer.queued()), (0, 0));
+    drop(late);
+}
+
+#[tokio::test]
 async fn a_future_that_nobody_polls_and_a_clone_that_is_ready_hold_nothing() {
     let layer = ConcurrencyLayer::new(1);
     let mut service = layer.layer(accepting());

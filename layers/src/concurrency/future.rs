@@ -114,8 +114,11 @@ fn poll_held<ReqBody>(
             }
         }
     }
-    let Some(queued) = queued else { unreachable!("it was just put there") };
-    queued.as_mut().poll(cx).map(|held| held.ok_or_else(|| rules.busy()))
+    let Some(waiting) = queued else { unreachable!("it was just put there") };
+    let held = ready!(waiting.as_mut().poll(cx));
+    // Whoever has given up leaves the queue at once, however long the caller keeps this future.
+    *queued = None;
+    Poll::Ready(held.ok_or_else(|| rules.busy()))
 }
 
 /// The place of a request; its head is taken out only where it matters.

@@ -10,7 +10,7 @@ use std::task::{Context, Poll, Waker};
 use shuttle::sync::{Mutex, MutexGuard};
 use tower_quota_core::Key;
 
-use super::word::{Attempt, Word, fits};
+use super::word::{Attempt, MOST, Word, fits};
 
 /// Permits for requests of one lane, or of a lane for each key below a total.
 ///
@@ -44,6 +44,13 @@ pub(super) struct Limits {
     pub(super) lane: usize,
     /// In all of them.
     pub(super) total: usize,
+}
+
+impl Limits {
+    /// No more than can be counted, whatever requests weigh.
+    fn countable(self) -> Self {
+        Self { lane: self.lane.min(MOST), total: self.total.min(MOST) }
+    }
 }
 
 enum Lanes {
@@ -82,6 +89,7 @@ impl Gate {
     }
 
     fn with(limits: Limits, lanes: Lanes) -> Self {
+        let limits = limits.countable();
         let mut state = State { limits, in_flight: 0, queued: 0, next: 0, lanes, ready: BTreeMap::new() };
         let word = Word::closed();
         state.open(&word);
@@ -145,6 +153,7 @@ impl Gate {
     pub(super) fn set_limits(&self, change: impl FnOnce(&mut Limits)) {
         self.change(|state| {
             change(&mut state.limits);
+            state.limits = state.limits.countable();
             state.sort_lanes();
         });
     }

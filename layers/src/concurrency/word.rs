@@ -99,7 +99,7 @@ impl Word {
 
     /// Counts from here on.
     pub(super) fn open(&self, in_flight: usize, limit: usize) {
-        self.limit.store(limit.min(MOST), Ordering::Relaxed);
+        self.limit.store(limit, Ordering::Relaxed);
         self.in_flight.store(in_flight, Ordering::Release);
     }
 }
