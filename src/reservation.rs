@@ -13,6 +13,8 @@ use crate::panel::Panel;
 use crate::seen::Seen;
 use crate::settlement::Settlement;
 use crate::store::Answer;
+#[cfg(feature = "waiting")]
+use crate::store::{StoreError, StoreErrorKind};
 use crate::verdict::Verdict;
 
 /// What was charged for an admitted request, to be settled by what it was worth. Dropped, it stands as it was charged.
@@ -95,13 +97,15 @@ impl Reservation {
             Ok(Answer::Ready(Ok(_))) | Err(_) => {}
             Ok(Answer::Ready(Err(error))) => ledger.note_unsettled(&error),
             Ok(Answer::Pending(told)) => {
-                if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-                    runtime.spawn(async move {
-                        if let Err(error) = told.await {
-                            ledger.note_unsettled(&error);
-                        }
-                    });
-                }
+                let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+                    let error = StoreError::new(StoreErrorKind::Misconfigured);
+                    return ledger.note_unsettled(&error.because("there is no tokio runtime to tell the store on"));
+                };
+                runtime.spawn(async move {
+                    if let Err(error) = told.await {
+                        ledger.note_unsettled(&error);
+                    }
+                });
             }
         }
     }

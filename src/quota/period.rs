@@ -54,9 +54,7 @@ impl Period {
                 )
             })
     }
-}
 
-impl Period {
     /// The tick that a time in microseconds lies in.
     #[inline(always)]
     pub(crate) fn tick_of(self, micros: u64) -> u64 {

@@ -10,7 +10,7 @@ use tower_quota::{
     ChargeError, Group, HOUR, Key, MINUTE, MemoryStore, Meter, OnStoreFailure, Quota, Reservation, SECOND,
 };
 
-use crate::support::{SlowStore, by_name, group, now, try_charge, used};
+use crate::support::{Log, SlowStore, by_name, group, now, try_charge, used};
 
 fn reserve(meter: &Meter<str>, who: &str, cost: u64) -> Reservation {
     now(meter.reserve(who, cost).into_future()).unwrap()
@@ -144,6 +144,18 @@ async fn without_its_store_a_reservation_is_what_the_policy_makes_of_it() {
     assert_eq!(reserved.settle(1).await.unwrap().reports()[0].remaining(), 4);
     assert_eq!(reserved.settle(0).await.unwrap().reports()[0].remaining(), 4);
     local.charge("alice", 4).await.unwrap();
+}
+
+#[test]
+fn what_could_not_be_given_back_is_logged() {
+    let log = Log::start();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let group = Group::new("test", SlowStore::new(FakeClock::new())).unwrap();
+    let meter = by_name(&group.per_key("axis", Quota::fixed_window(10, HOUR)).build().unwrap());
+    let reserved = runtime.block_on(meter.reserve("alice", 7).into_future()).unwrap();
+    reserved.cancel_soon();
+    let lines = log.lines("a charge was not given back");
+    assert!(lines.len() == 1 && lines[0].contains("no tokio runtime") && !lines[0].contains("alice"), "{lines:?}");
 }
 
 /// What happens to a counter.

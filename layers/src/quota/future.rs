@@ -78,10 +78,10 @@ where
                     let outcome = ready!(Pin::new(charge).poll(cx));
                     let request = request.take().expect("a request waits for one outcome");
                     match outcome {
-                        Ok((verdict, reserved)) => Step::Running {
+                        Ok(admitted) => Step::Running {
                             response: service.call(request),
-                            counted_by: verdict.counted_by(),
-                            watched: rules.keep(verdict, reserved).map(|admitted| Watched::charged(rules, admitted)),
+                            counted_by: admitted.verdict().counted_by(),
+                            watched: rules.keep(admitted).map(|admitted| Watched::charged(rules, admitted)),
                         },
                         Err(error) => {
                             let response = rules.refuse(&rules.rejection(error), &request.into_parts().0);

@@ -57,11 +57,21 @@ pub(super) enum Begun {
 }
 
 /// A charge that was made, where the answer to its request depends on it. Large, and rare: in a box.
-pub(super) struct Admitted {
-    /// What may be told of.
-    pub(super) verdict: Verdict,
-    /// What may be given back.
-    pub(super) reserved: Option<Reservation>,
+#[expect(clippy::large_enum_variant, reason = "what is kept of it is in a box")]
+pub(super) enum Admitted {
+    /// It stays, and is told of.
+    Charged(Verdict),
+    /// It may be given back.
+    Reserved(Reservation),
+}
+
+impl Admitted {
+    pub(super) fn verdict(&self) -> &Verdict {
+        match self {
+            Self::Charged(verdict) => verdict,
+            Self::Reserved(reserved) => reserved.verdict(),
+        }
+    }
 }
 
 /// A charge on its way to the store.
@@ -71,14 +81,12 @@ pub(super) enum Pending {
 }
 
 impl Future for Pending {
-    type Output = Result<(Verdict, Option<Reservation>), ChargeError>;
+    type Output = Result<Admitted, ChargeError>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match self.get_mut() {
-            Self::Charge(charge) => Pin::new(charge).poll(cx).map_ok(|verdict| (verdict, None)),
-            Self::Reservation(reservation) => {
-                Pin::new(reservation).poll(cx).map_ok(|reserved| (reserved.verdict().clone(), Some(reserved)))
-            }
+            Self::Charge(charge) => Pin::new(charge).poll(cx).map_ok(Admitted::Charged),
+            Self::Reservation(reservation) => Pin::new(reservation).poll(cx).map_ok(Admitted::Reserved),
         }
     }
 }
@@ -129,7 +137,7 @@ impl Rules {
     #[inline]
     fn begun(&self, asked: Asked) -> Begun {
         match asked {
-            Asked::Answered(Ok(verdict)) => self.admitted(verdict, None),
+            Asked::Answered(Ok(verdict)) => self.admitted(Admitted::Charged(verdict)),
             Asked::Answered(Err(error)) => Begun::Refused(self.rejection(error)),
             Asked::Waiting(pending) => Begun::Waiting(Pending::Charge(pending)),
         }
@@ -151,21 +159,22 @@ impl Rules {
     /// Charges so that the charge can be given back.
     fn reserve(&self, parts: &Parts, cost: Cost) -> Begun {
         match self.meter.reserve(parts, cost).wait_up_to(self.patience).ask() {
-            AskedToReserve::Answered(Ok(reserved)) => self.admitted(reserved.verdict().clone(), Some(reserved)),
+            AskedToReserve::Answered(Ok(reserved)) => self.admitted(Admitted::Reserved(reserved)),
             AskedToReserve::Answered(Err(error)) => Begun::Refused(self.rejection(error)),
             AskedToReserve::Waiting(pending) => Begun::Waiting(Pending::Reservation(pending)),
         }
     }
 
     #[inline]
-    fn admitted(&self, verdict: Verdict, reserved: Option<Reservation>) -> Begun {
-        Begun::Admitted(verdict.counted_by(), self.keep(verdict, reserved))
+    fn admitted(&self, admitted: Admitted) -> Begun {
+        Begun::Admitted(admitted.verdict().counted_by(), self.keep(admitted))
     }
 
     /// What the answer to an admitted request needs of its charge; nothing, with most layers.
     #[inline]
-    pub(super) fn keep(&self, verdict: Verdict, reserved: Option<Reservation>) -> Option<Box<Admitted>> {
-        (self.fields.is_some() || reserved.is_some()).then(|| Box::new(Admitted { verdict, reserved }))
+    pub(super) fn keep(&self, admitted: Admitted) -> Option<Box<Admitted>> {
+        let is_needed = self.fields.is_some() || matches!(admitted, Admitted::Reserved(_));
+        is_needed.then(|| Box::new(admitted))
     }
 
     /// Gives a charge back if the answer to its request is one for which that is wanted.

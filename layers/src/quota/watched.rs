@@ -40,13 +40,12 @@ impl Watched {
 
     /// Gives the charge back, if that is wanted for this answer.
     pub(super) fn refund<B>(&self, response: Response<B>) -> Response<B> {
-        match &self.charged {
-            Charged::ByLayer(admitted) => match &admitted.reserved {
-                Some(reserved) => self.rules.refund(reserved, response),
-                None => response,
-            },
-            Charged::ByHandler { .. } => response,
+        if let Charged::ByLayer(admitted) = &self.charged
+            && let Admitted::Reserved(reserved) = &**admitted
+        {
+            return self.rules.refund(reserved, response);
         }
+        response
     }
 
     /// What replaces the answer of a handler that returned the rejection of its own charge.
@@ -59,7 +58,7 @@ impl Watched {
     /// Tells in the response what the charge came to.
     pub(super) fn tell<B>(&self, response: &mut Response<AnswerBody<B>>) {
         match &self.charged {
-            Charged::ByLayer(admitted) => self.rules.tell_limits(response, &admitted.verdict),
+            Charged::ByLayer(admitted) => self.rules.tell_limits(response, admitted.verdict()),
             Charged::ByHandler { charged, .. } => {
                 if let Some(verdict) = &*charged.lock().unwrap_or_else(PoisonError::into_inner) {
                     tell_who_counted(response, verdict.counted_by());
