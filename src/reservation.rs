@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 
-use crate::charge::{Asked, Charge, PendingCharge};
+use crate::charge::{Asked, Charge, ChargeFuture, PendingCharge};
 use crate::charge_error::ChargeError;
 use crate::cost::Cost;
 use crate::panel::Panel;
@@ -61,6 +61,11 @@ struct Claim {
 }
 
 impl Reservation {
+    fn new(claim: Option<Claim>, verdict: Verdict) -> Self {
+        let claim = claim.expect("what is admitted was seen");
+        Self(Arc::new(Inner { claim, verdict, is_settled: AtomicBool::new(false) }))
+    }
+
     /// What the charge came to.
     pub fn verdict(&self) -> &Verdict {
         &self.0.verdict
@@ -157,27 +162,18 @@ impl<'m> Reserve<'m> {
     /// Makes the charge, and tells its outcome at once if that takes no I/O.
     pub fn ask(&self) -> AskedToReserve {
         match self.charge.ask() {
-            Asked::Answered(outcome) => AskedToReserve::Answered(self.outcome(outcome)),
+            Asked::Answered(outcome) => {
+                AskedToReserve::Answered(outcome.map(|verdict| Reservation::new(self.claim(), verdict)))
+            }
             Asked::Waiting(charge) => {
                 AskedToReserve::Waiting(PendingReservation { charge, claim: self.claim().map(Box::new) })
             }
         }
     }
 
-    fn outcome(&self, outcome: Result<Verdict, ChargeError>) -> Result<Reservation, ChargeError> {
-        let verdict = outcome?;
-        Ok(self.claim().map(|claim| claim.of(verdict)).expect("what is admitted was seen"))
-    }
-
     fn claim(&self) -> Option<Claim> {
         let (panel, seen, cost) = self.charge.asked()?;
         Some(Claim { panel: Arc::clone(panel), seen: seen.clone(), cost: cost.clone() })
-    }
-}
-
-impl Claim {
-    fn of(self, verdict: Verdict) -> Reservation {
-        Reservation(Arc::new(Inner { claim: self, verdict, is_settled: AtomicBool::new(false) }))
     }
 }
 
@@ -203,10 +199,7 @@ impl Future for PendingReservation {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let outcome = ready!(Pin::new(&mut self.charge).poll(cx));
-        Poll::Ready(outcome.map(|verdict| {
-            let claim = self.claim.take().expect("a future is not polled after it is ready");
-            claim.of(verdict)
-        }))
+        Poll::Ready(outcome.map(|verdict| Reservation::new(self.claim.take().map(|claim| *claim), verdict)))
     }
 }
 
@@ -215,7 +208,7 @@ impl<'m> IntoFuture for Reserve<'m> {
     type IntoFuture = ReserveFuture<'m>;
 
     fn into_future(self) -> ReserveFuture<'m> {
-        ReserveFuture { reserve: self, pending: None }
+        ReserveFuture { claim: self.claim(), charge: self.charge.into_future() }
     }
 }
 
@@ -223,21 +216,15 @@ impl<'m> IntoFuture for Reserve<'m> {
 #[must_use = "futures do nothing unless polled"]
 #[derive(Debug)]
 pub struct ReserveFuture<'m> {
-    reserve: Reserve<'m>,
-    pending: Option<PendingReservation>,
+    charge: ChargeFuture<'m>,
+    claim: Option<Claim>,
 }
 
 impl Future for ReserveFuture<'_> {
     type Output = Result<Reservation, ChargeError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        if self.pending.is_none() {
-            match self.reserve.ask() {
-                AskedToReserve::Answered(outcome) => return Poll::Ready(outcome),
-                AskedToReserve::Waiting(pending) => self.pending = Some(pending),
-            }
-        }
-        let pending = self.pending.as_mut().expect("it was just put there");
-        Pin::new(pending).poll(cx)
+        let outcome = ready!(Pin::new(&mut self.charge).poll(cx));
+        Poll::Ready(outcome.map(|verdict| Reservation::new(self.claim.take(), verdict)))
     }
 }
