@@ -137,7 +137,11 @@ impl Rules {
     #[inline]
     fn begun(&self, asked: Asked) -> Begun {
         match asked {
-            Asked::Answered(Ok(verdict)) => self.admitted(Admitted::Charged(verdict)),
+            // Moved only where it is needed.
+            Asked::Answered(Ok(verdict)) => Begun::Admitted(
+                verdict.counted_by(),
+                self.fields.is_some().then(|| Box::new(Admitted::Charged(verdict))),
+            ),
             Asked::Answered(Err(error)) => Begun::Refused(self.rejection(error)),
             Asked::Waiting(pending) => Begun::Waiting(Pending::Charge(pending)),
         }
@@ -159,15 +163,12 @@ impl Rules {
     /// Charges so that the charge can be given back.
     fn reserve(&self, parts: &Parts, cost: Cost) -> Begun {
         match self.meter.reserve(parts, cost).wait_up_to(self.patience).ask() {
-            AskedToReserve::Answered(Ok(reserved)) => self.admitted(Admitted::Reserved(reserved)),
+            AskedToReserve::Answered(Ok(reserved)) => {
+                Begun::Admitted(reserved.verdict().counted_by(), Some(Box::new(Admitted::Reserved(reserved))))
+            }
             AskedToReserve::Answered(Err(error)) => Begun::Refused(self.rejection(error)),
             AskedToReserve::Waiting(pending) => Begun::Waiting(Pending::Reservation(pending)),
         }
-    }
-
-    #[inline]
-    fn admitted(&self, admitted: Admitted) -> Begun {
-        Begun::Admitted(admitted.verdict().counted_by(), self.keep(admitted))
     }
 
     /// What the answer to an admitted request needs of its charge; nothing, with most layers.
