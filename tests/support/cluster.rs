@@ -57,7 +57,6 @@ impl Cluster {
 
     /// A primary that is not this one, by its number.
     pub(crate) fn another_primary(&self, than: usize) -> usize {
-        let is_primary = |node: &Server| node.info("replication", "role").is_some_and(|role| role == "master");
         let others = (1..self.nodes.len()).map(|step| (than + step) % self.nodes.len());
         others.into_iter().find(|other| is_primary(&self.nodes[*other])).unwrap()
     }
@@ -85,10 +84,14 @@ fn info(node: &Server, line: &str) -> bool {
     told.is_ok_and(|told| told.contains(line))
 }
 
+fn is_primary(node: &Server) -> bool {
+    node.tells("replication", "role", |role| role == "master")
+}
+
 /// Whether a replica follows its primary, or a primary has one that does.
 fn is_in_step(node: &Server) -> bool {
-    let of = |name: &str| node.info("replication", name).unwrap_or_default();
-    of("master_link_status") == "up" || of("slave0").contains("state=online")
+    node.tells("replication", "master_link_status", |status| status == "up")
+        || node.tells("replication", "slave0", |replica| replica.contains("state=online"))
 }
 
 /// A primary, a replica and three Sentinels that watch them.
@@ -115,8 +118,9 @@ impl Watched {
     }
 
     fn knows_all(sentinel: &Server) -> bool {
-        let line = sentinel.info("sentinel", "master0").unwrap_or_default();
-        line.contains("status=ok") && line.contains("slaves=1") && line.contains("sentinels=3")
+        sentinel.tells("sentinel", "master0", |line| {
+            line.contains("status=ok") && line.contains("slaves=1") && line.contains("sentinels=3")
+        })
     }
 
     pub(crate) fn urls(&self) -> Vec<String> {
@@ -125,9 +129,7 @@ impl Watched {
 
     /// Which of the two servers is the primary now, and whether the other follows it.
     pub(crate) fn primary(&self) -> Option<usize> {
-        self.servers
-            .iter()
-            .position(|server| server.runs() && server.info("replication", "role").is_some_and(|role| role == "master"))
+        self.servers.iter().position(is_primary)
     }
 
     pub(crate) fn is_in_step(&self) -> bool {

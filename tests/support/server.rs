@@ -114,8 +114,19 @@ impl Server {
 
     /// What INFO tells under this name.
     pub(crate) fn info(&self, section: &str, name: &str) -> Option<String> {
-        let info: String = redis::cmd("INFO").arg(section).query(&mut self.look()).unwrap();
-        info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':').map(str::to_owned))
+        self.ask(section, name).unwrap()
+    }
+
+    /// Whether INFO tells so now. A server that is on its way does not: one that a Sentinel makes a replica ends its
+    /// connections.
+    pub(crate) fn tells(&self, section: &str, name: &str, is_so: impl FnOnce(&str) -> bool) -> bool {
+        self.ask(section, name).is_ok_and(|told| told.is_some_and(|told| is_so(&told)))
+    }
+
+    fn ask(&self, section: &str, name: &str) -> redis::RedisResult<Option<String>> {
+        let mut look = redis::Client::open(self.url())?.get_connection()?;
+        let info: String = redis::cmd("INFO").arg(section).query(&mut look)?;
+        Ok(info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':').map(str::to_owned)))
     }
 
     /// How many times a command was called.
