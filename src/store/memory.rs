@@ -5,6 +5,7 @@ mod decision;
 mod held;
 mod keyed;
 mod known;
+mod lock;
 mod records;
 mod settling;
 mod shared;
@@ -32,7 +33,8 @@ const REQUESTS_KEPT: Duration = Duration::from_secs(60);
 /// runtime, and without a thread or task of its own.
 ///
 /// **Atomic.** Every counter of a decision is locked, in one fixed order, before any is written; they are spread over
-/// many locks, so that accounts wait for each other only by chance, and for a shared axis only while it is counted. A
+/// many locks, so that accounts wait for each other only by chance, and for a shared axis only while it is counted. A lock
+/// is held for less time than it takes to fall asleep: who finds it taken spins, and soon lets other threads run. A
 /// decision that is refused has changed nothing at any time, so it never makes another one fail.
 ///
 /// **Bounded.** A counter that equals a fresh one is forgotten as other decisions pass, and its memory is given back.

@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use crossbeam_utils::CachePadded;
 use hashbrown::HashTable;
-use parking_lot::{Mutex, MutexGuard};
 
 use super::held::{Found, Held};
+use super::lock::{Guard, Lock};
 use crate::algorithm::{Assessment, State};
 use crate::digest::Digest;
 use crate::watermark::Mark;
@@ -30,7 +30,7 @@ pub(super) struct Keyed {
 struct Shard {
     /// No counter of this table is forgotten before this second. Written under the lock.
     nothing_before: AtomicU32,
-    table: Mutex<HashTable<Entry>>,
+    table: Lock<HashTable<Entry>>,
 }
 
 /// The sweep in passing: when the next table is due, and which.
@@ -76,7 +76,7 @@ impl Entry {
 impl Keyed {
     pub(super) fn new(max: usize, made: u64) -> Self {
         let shards = (max / STATES_IN_SHARD).next_power_of_two().clamp(64, 4_096);
-        let shard = || Shard { nothing_before: AtomicU32::new(u32::MAX), table: Mutex::default() };
+        let shard = || Shard { nothing_before: AtomicU32::new(u32::MAX), table: Lock::default() };
         Self {
             shards: (0..shards).map(|_| CachePadded::new(shard())).collect(),
             max,
@@ -208,7 +208,7 @@ impl Shard {
 pub(super) struct Locked<'k> {
     shard: &'k Shard,
     seconds: Seconds,
-    table: MutexGuard<'k, HashTable<Entry>>,
+    table: Guard<'k, HashTable<Entry>>,
 }
 
 impl Locked<'_> {

@@ -1,10 +1,10 @@
 //! Counters of shared axes: one lock and its counter in one place, since every decision of a service comes by.
 
 use crossbeam_utils::CachePadded;
-use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 
 use super::held::{Found, Held};
+use super::lock::{Guard, Lock};
 use crate::algorithm::{Assessment, State};
 use crate::digest::Digest;
 use crate::watermark::Mark;
@@ -13,7 +13,7 @@ use crate::watermark::Mark;
 const CELLS: usize = 64;
 
 pub(super) struct Shared {
-    cells: Box<[CachePadded<Mutex<Cell>>]>,
+    cells: Box<[CachePadded<Lock<Cell>>]>,
 }
 
 /// The counters of the axes that fall into this cell: mostly none or one.
@@ -72,7 +72,7 @@ impl Shared {
 }
 
 /// The counters under one lock, held.
-pub(super) struct Locked<'s>(MutexGuard<'s, Cell>);
+pub(super) struct Locked<'s>(Guard<'s, Cell>);
 
 impl Locked<'_> {
     #[inline]
@@ -112,6 +112,6 @@ mod tests {
 
     #[test]
     fn a_counter_and_its_lock_are_in_one_cache_line() {
-        assert!(size_of::<Mutex<Cell>>() <= 64);
+        assert!(size_of::<Lock<Cell>>() <= 64);
     }
 }
