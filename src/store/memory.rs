@@ -38,7 +38,8 @@ const REQUESTS_KEPT: Duration = Duration::from_secs(60);
 /// decision that is refused has changed nothing at any time, so it never makes another one fail.
 ///
 /// **Bounded.** A counter that equals a fresh one is forgotten as other decisions pass, and its memory is given back.
-/// The store holds at most [`max_states`](Self::max_states) counters of keys, 1,000,000 by default, about 90 bytes each.
+/// The store holds at most [`max_states`](Self::max_states) counters of keys, 1,000,000 by default, about 60 bytes each when
+/// it is full.
 /// A counter in use is never forgotten: past the bound, a new key gets the group's
 /// [failure policy](crate::OnStoreFailure), with [`StoreErrorKind::StoreFull`](crate::StoreErrorKind::StoreFull). A
 /// bucket whose refill is lowered counts as in use until it is full by the lower refill, if it is asked about before it

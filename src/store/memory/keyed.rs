@@ -11,8 +11,8 @@ use crate::algorithm::{Assessment, State};
 use crate::digest::Digest;
 use crate::watermark::Mark;
 
-/// Counters in one table, on average, when the store is full: few enough to sweep within a fraction of a millisecond.
-const STATES_IN_SHARD: usize = 4_096;
+/// Places in one table when the store is full: few enough to sweep within a fraction of a millisecond.
+const PLACES: usize = 4_096;
 /// Microseconds between two tables swept in passing.
 const SWEEP_EVERY: u64 = 10_000;
 /// Seconds for which a counter is kept after it equals a fresh one, for decisions whose reading of the clock is older
@@ -75,10 +75,9 @@ impl Entry {
 
 impl Keyed {
     pub(super) fn new(max: usize, made: u64) -> Self {
-        let shards = (max / STATES_IN_SHARD).next_power_of_two().clamp(64, 4_096);
         let shard = || Shard { nothing_before: AtomicU32::new(u32::MAX), table: Lock::default() };
         Self {
-            shards: (0..shards).map(|_| CachePadded::new(shard())).collect(),
+            shards: (0..tables_for(max)).map(|_| CachePadded::new(shard())).collect(),
             max,
             seconds: Seconds { made },
             held: CachePadded::default(),
@@ -101,11 +100,11 @@ impl Keyed {
     }
 
     /// Which lock holds the counter of this digest.
-    #[expect(clippy::cast_possible_truncation, reason = "any bits of a digest will do")]
+    #[expect(clippy::cast_possible_truncation, reason = "less than the number of tables")]
     #[inline]
     pub(super) fn lock_of(&self, digest: Digest) -> usize {
-        // The number of tables is a power of two; within a table the other half of the digest counts.
-        digest.lock as usize & (self.shards.len() - 1)
+        // Of a number below 2^64, its part of the number of tables. Within a table the other half of the digest counts.
+        (u128::from(digest.lock) * self.shards.len() as u128 >> 64) as usize
     }
 
     /// The counters under the lock of this one, to which none will be added.
@@ -169,7 +168,7 @@ impl Keyed {
         if self.sweep.due.compare_exchange(due, next_due, Ordering::Relaxed, Ordering::Relaxed).is_err() {
             return;
         }
-        let next = self.sweep.next.fetch_add(1, Ordering::Relaxed) & (self.shards.len() - 1);
+        let next = self.sweep.next.fetch_add(1, Ordering::Relaxed) % self.shards.len();
         let (shard, second) = (&self.shards[next], self.seconds.of(now));
         if shard.may_forget(second)
             && let Some(mut table) = shard.table.try_lock()
@@ -196,6 +195,14 @@ impl Keyed {
         self.held.fetch_sub(forgotten, Ordering::Relaxed);
         forgotten
     }
+}
+
+/// How many tables a store of so many counters is spread over: at least 64, so that threads seldom meet, and some thousands
+/// at most. So many that about four fifths of all places are taken when the store is full: a table doubles when it is full
+/// to seven eighths, so hardly any has doubled for the last few of its counters.
+fn tables_for(max: usize) -> usize {
+    let places = PLACES.max((max / PLACES).next_power_of_two());
+    max.div_ceil(places / 5 * 4).max(64)
 }
 
 impl Shard {
@@ -284,6 +291,35 @@ mod tests {
     #[test]
     fn a_counter_takes_40_bytes() {
         assert_eq!(size_of::<Entry>(), 40);
+    }
+
+    #[test]
+    fn a_full_store_has_little_room_left_over() {
+        for max in [300_000, 1_000_000] {
+            let keyed = Keyed::new(max, 0);
+            assert!(keyed.reserve(max));
+            for key in 0..max {
+                let digest = Digest::of_axis("group", "axis").with(key as u64, &[]);
+                let assessment = Assessment {
+                    state: State { first: 1, second: 0, third: 0 },
+                    used: 1,
+                    fits_at: None,
+                    fresh_at: 1,
+                    is_resting: false,
+                };
+                keyed.lock(keyed.lock_of(digest), 0).write(digest, &assessment, Mark::default());
+            }
+            let room: usize = keyed.shards.iter().map(|shard| shard.table.lock().capacity()).sum();
+            assert!((max..max + max / 6).contains(&room), "{room} of {max}");
+        }
+    }
+
+    #[test]
+    fn there_are_some_tables_and_not_too_many() {
+        for max in [1, 200_000, 1_000_000, 10_000_000, 1_000_000_000, usize::MAX] {
+            assert!((64..10_000).contains(&tables_for(max)), "{max}");
+        }
+        assert_eq!(tables_for(1_000_000), 306);
     }
 
     #[test]
