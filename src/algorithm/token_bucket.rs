@@ -112,9 +112,14 @@ impl Bucket {
 
     /// The bucket at `now`, so long after its mark.
     fn refilled(mut self, now: u64, elapsed: u64, refill: &Refill) -> Self {
-        let (periods, ticks) = (elapsed / refill.length, elapsed % refill.length);
+        let (periods, ticks) = divided(elapsed, refill.length);
         // Time enough to pay back everything, whatever the parts: the products below stay small.
-        if periods > self.used.div_ceil(refill.units) {
+        if periods > 0 && periods > self.used.div_ceil(refill.units) {
+            return Self::fresh_at(now);
+        }
+        // The same within a period, which is how most buckets are found: without a division.
+        let due = (ticks * refill.units).saturating_sub(self.parts.into());
+        if due >= self.used.saturating_mul(refill.length) {
             return Self::fresh_at(now);
         }
         self.pay_back(periods, ticks, refill);
@@ -151,10 +156,16 @@ impl Bucket {
 
     /// The tick at which `units` of what is used now are paid back.
     fn paid_back_at(&self, units: u64, refill: &Refill) -> u64 {
-        let (periods, rest) = (units / refill.units, units % refill.units);
+        let (periods, rest) = divided(units, refill.units);
         let ticks = (rest * refill.length + u64::from(self.parts)).div_ceil(refill.units);
         self.mark.saturating_add(periods.saturating_mul(refill.length)).saturating_add(ticks)
     }
+}
+
+/// The whole quotient and what remains, of numbers the first of which is mostly the smaller one: then without a division.
+#[inline(always)]
+fn divided(number: u64, by: u64) -> (u64, u64) {
+    if number < by { (0, number) } else { (number / by, number % by) }
 }
 
 /// A remainder of a refill, which is at most 2^26.
