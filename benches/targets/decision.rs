@@ -1,5 +1,6 @@
 //! P1: an account and a capacity, decided in one atomic step, beside governor's keyed and direct limiters, asked one after
-//! the other. The same 100,000 accounts, limits that admit everything.
+//! the other. The same 100,000 accounts, limits that admit everything. The accounts come in another order than they came
+//! in first, so that neither store has them lying in the order in which they are asked for.
 
 use std::num::NonZeroU32;
 use std::thread;
@@ -19,6 +20,14 @@ pub(crate) fn run() {
     let bucket = meter(|capacity, period| Quota::token_bucket(capacity, 60_000_000, period));
     let quota = governor::Quota::per_hour(NonZeroU32::new(PLENTY).expect("plenty"));
     let peer = Peer { keyed: RateLimiter::keyed(quota), direct: RateLimiter::direct(quota) };
+
+    let mut newcomers = accounts.clone();
+    newcomers.sort_unstable();
+    for name in &newcomers {
+        ask(&fixed, name);
+        ask(&bucket, name);
+        peer.ask(name);
+    }
 
     for (threads, target) in [(1, 1.0), (2, 0.8)] {
         for (meter, what) in [
