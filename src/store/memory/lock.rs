@@ -23,16 +23,18 @@ pub(super) struct Patience {
 
 impl Patience {
     const SPINS: u32 = 6;
-    const YIELDS: u32 = 16;
+    const YIELDS: u32 = 10;
 }
 
 impl Relax for Patience {
     #[cold]
     fn relax(&mut self) {
-        match self.waited {
-            ..Self::SPINS => (0..1 << self.waited).for_each(|_| hint::spin_loop()),
-            ..Self::YIELDS => thread::yield_now(),
-            _ => return thread::sleep(Duration::from_micros(50)),
+        if self.waited < Self::SPINS {
+            (0..1 << self.waited).for_each(|_| hint::spin_loop());
+        } else if self.waited < Self::SPINS + Self::YIELDS {
+            thread::yield_now();
+        } else {
+            return thread::sleep(Duration::from_micros(50));
         }
         self.waited += 1;
     }
