@@ -145,6 +145,7 @@ impl<'m> IntoFuture for Charge<'m> {
 }
 
 /// What became of a charge so far; made by [`Meter::ask`](crate::Meter::ask).
+#[expect(clippy::large_enum_variant, reason = "a box would be an allocation for every charge")]
 #[derive(Debug)]
 pub enum Asked {
     /// Its outcome.

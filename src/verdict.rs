@@ -129,6 +129,8 @@ impl Verdict {
 pub struct Report {
     pub(crate) label: &'static Label,
     limit: u64,
+    /// In microseconds, as all times here.
+    period: u64,
     used: u64,
     reset: u64,
     wait: u64,
@@ -182,10 +184,17 @@ impl Report {
         Self::in_micros(terms, fit, used, micros(wait.unwrap_or_default()), micros(reset), above_watermark)
     }
 
-    /// A report of an axis on which the request fits and is charged.
+    /// A report on a request that fits and is charged.
     #[inline]
-    pub(crate) fn admitted(label: &'static Label, limit: u64, used: u64, reset: u64, above_watermark: bool) -> Self {
-        Self { label, limit, used, reset, wait: 0, fit: Fit::Fits, above_watermark }
+    pub(crate) fn admitted(
+        label: &'static Label,
+        limit: u64,
+        period: u64,
+        used: u64,
+        reset: u64,
+        above_watermark: bool,
+    ) -> Self {
+        Self { label, limit, period, used, reset, wait: 0, fit: Fit::Fits, above_watermark }
     }
 
     pub(crate) fn in_micros(terms: &Terms, fit: Fit, used: u64, wait: u64, reset: u64, above_watermark: bool) -> Self {
@@ -195,7 +204,8 @@ impl Report {
             Fit::Fits | Fit::Never => 0,
         };
         let reset = reset.min(LONGEST_TOLD);
-        Self { label: terms.label, limit: terms.quota.limit(), used, reset, wait, fit, above_watermark }
+        let (limit, period) = (terms.quota.limit(), terms.quota.counted().micros);
+        Self { label: terms.label, limit, period, used, reset, wait, fit, above_watermark }
     }
 
     /// The name of the axis within its group.
@@ -211,6 +221,11 @@ impl Report {
     /// The limit that this request was judged by.
     pub fn limit(&self) -> u64 {
         self.limit
+    }
+
+    /// The period of the quota that this request was judged by: the window, or the time in which a bucket gets its refill.
+    pub fn period(&self) -> Duration {
+        Duration::from_micros(self.period)
     }
 
     /// Units used, with this request's own if it was charged. More than the limit after the limit was lowered.

@@ -186,7 +186,9 @@ impl Room {
         refused(&meter, "a", 1).await;
         set(10);
         let verdict = refused(&meter, "a", 1).await;
-        assert_eq!((verdict.reports()[0].used(), verdict.reports()[0].remaining()), (100, 0));
+        let report = verdict.reports()[0];
+        assert_eq!((report.used(), report.remaining()), (100, 0));
+        assert_eq!((report.limit(), report.period()), (10, quota.period()), "{quota}: what it was judged by");
         set(101);
         admitted(&meter, "a", 1).await;
     }

@@ -324,7 +324,7 @@ proptest! {
                     Err(ChargeError::Never(verdict)) => (2, *verdict),
                     Err(error) => panic!("{error}"),
                 };
-                let of = |r: &tower_quota::Report| (r.limit(), r.used(), r.wait(), r.reset(), r.is_above_watermark());
+                let of = |r: &tower_quota::Report| (r.limit(), r.period(), r.used(), r.wait(), r.reset(), r.is_above_watermark());
                 (kind, verdict.reports().iter().map(of).collect::<Vec<_>>())
             };
             let asked = both[0].0.ask(&who, cost).answered().unwrap();

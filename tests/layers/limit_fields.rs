@@ -6,8 +6,8 @@ use std::time::{Duration, SystemTime};
 use http::{HeaderName, Method, Response, StatusCode};
 use tower::{Layer, service_fn};
 use tower_quota::{
-    Cost, GlobalCapacityLayer, Group, HOUR, LimitFields, MINUTE, Quota, QuotaLayer, RequestMeter, ResetFormat,
-    UserQuotaLayer, key,
+    Cost, GlobalCapacityLayer, Group, HOUR, LimitFields, MINUTE, MissingKey, Quota, QuotaLayer, RequestMeter,
+    ResetFormat, UserQuotaLayer, key,
 };
 
 use crate::support::{Body, SlowStore, accepting, answer, group, header, request};
@@ -193,6 +193,42 @@ async fn layers_around_each_other_tell_in_one_line() {
     }
 }
 
+/// Each tells in the fields that it was told to, and of the tightest axis whoever has it.
+#[tokio::test]
+async fn layers_that_tell_in_other_fields_do_not_tell_for_each_other() {
+    let (group, _clock) = group();
+    let outer = group.per_key("address", Quota::fixed_window(30, MINUTE)).build().unwrap();
+    let inner = group.per_key("account", Quota::fixed_window(2, HOUR)).build().unwrap();
+    let (draft, old) = (LimitFields::draft_11(), LimitFields::x_rate_limit(ResetFormat::SecondsLeft));
+    for (outside, inside, limit) in [(old, draft, r#""account";r=1;t=3600"#), (draft, old, r#""address";r=29;t=60"#)] {
+        let service = user(&outer).limit_fields(outside).layer(user(&inner).limit_fields(inside).layer(accepting()));
+        let response = answer(&service, request(limit)).await;
+        assert_eq!(header(&response, LIMIT), Some(limit));
+        assert_eq!(x_fields(&response), ["2", "1", "3600"]);
+    }
+}
+
+#[tokio::test]
+async fn a_plan_is_told_by_its_own_limit_and_period() {
+    let (group, _clock) = group();
+    let account = group.per_key("account", Quota::fixed_window(30, HOUR)).build().unwrap();
+    let (paid, anonymous) = (Quota::fixed_window(900, 24 * HOUR).unwrap(), Quota::fixed_window(3, MINUTE).unwrap());
+    let layer = UserQuotaLayer::new(&account, key::header("x-account").unwrap())
+        .quota_by(move |parts| (parts.headers["x-account"] == "paid").then_some(paid))
+        .missing_key(MissingKey::Anonymous(anonymous));
+    let service = QuotaLayer::from(layer).limit_fields(LimitFields::draft_11()).layer(accepting());
+    // The first one's policy is the one that is remembered.
+    for (who, policy, limit) in [
+        ("free", r#""account";q=30;w=3600"#, r#""account";r=29;t=3600"#),
+        ("paid", r#""account";q=900;w=86400"#, r#""account";r=899;t=86400"#),
+        ("", r#""account";q=3;w=60"#, r#""account";r=2;t=60"#),
+        ("free", r#""account";q=30;w=3600"#, r#""account";r=28;t=3600"#),
+    ] {
+        let response = answer(&service, request(who)).await;
+        assert_eq!((header(&response, POLICY), header(&response, LIMIT)), (Some(policy), Some(limit)));
+    }
+}
+
 #[tokio::test]
 async fn what_an_upstream_tells_by_itself_is_kept() {
     let upstream = service_fn(|_: http::Request<Body>| async {
@@ -202,8 +238,9 @@ async fn what_an_upstream_tells_by_itself_is_kept() {
     let (group, _clock) = group();
     let outer = group.per_key("address", Quota::fixed_window(3, MINUTE)).build().unwrap();
     let inner = group.per_key("account", Quota::fixed_window(2, HOUR)).build().unwrap();
-    let inner = user(&inner).limit_fields(LimitFields::x_rate_limit(ResetFormat::SecondsLeft));
-    let service = user(&outer).limit_fields(LimitFields::draft_11()).layer(inner.layer(upstream));
+    let both = LimitFields::draft_11().and_x_rate_limit(ResetFormat::SecondsLeft);
+    let service =
+        user(&outer).limit_fields(LimitFields::draft_11()).layer(user(&inner).limit_fields(both).layer(upstream));
     let response = answer(&service, request("alice")).await;
     let values = |name| response.headers().get_all(name).iter().collect::<Vec<_>>();
     assert_eq!(values(LIMIT), [r#""upstream";r=7;t=1"#]);

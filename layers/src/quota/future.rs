@@ -81,7 +81,7 @@ where
                         Ok(admitted) => Step::Running {
                             response: service.call(request),
                             counted_by: admitted.verdict().counted_by(),
-                            watched: rules.keep(admitted).map(|admitted| Watched::charged(rules, admitted)),
+                            watched: rules.keep(admitted).map(|kept| Watched::kept(rules, kept)),
                         },
                         Err(error) => {
                             let response = rules.refuse(&rules.rejection(error), &request.into_parts().0);
@@ -90,21 +90,12 @@ where
                     }
                 }
                 StepProjection::Running { response, counted_by, watched } => {
-                    let mut response = ready!(response.poll(cx))?;
-                    if let Some(watched) = watched.as_ref() {
-                        response = watched.refund(response);
-                    }
-                    let replaced = watched.as_ref().and_then(|watched| watched.replaced(&response));
-                    let is_replaced = replaced.is_some();
-                    let mut response = match replaced {
-                        Some(replaced) => replaced.map(AnswerBody::refusal),
+                    let response = ready!(response.poll(cx))?;
+                    let mut response = match watched.take() {
+                        Some(watched) => watched.answer(response),
                         None => response.map(AnswerBody::inner),
                     };
                     tell_who_counted(&mut response, *counted_by);
-                    // A refusal tells by itself.
-                    if let Some(watched) = watched.as_ref().filter(|_| !is_replaced) {
-                        watched.tell(&mut response);
-                    }
                     return Poll::Ready(Ok(response));
                 }
                 StepProjection::Refused { response } => {

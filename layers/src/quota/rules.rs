@@ -15,7 +15,7 @@ use tower_quota_core::{
 
 use super::meter::{self, RequestMeter};
 use crate::answer::{Refusal, Refusals};
-use crate::limit_fields::Fields;
+use crate::limit_fields::{Fields, Told};
 use crate::rejection::{LayerId, Rejection};
 
 type CostOf = Arc<dyn Fn(&Parts) -> Cost + Send + Sync>;
@@ -48,7 +48,7 @@ pub(super) enum Charged {
 /// What becomes of a request.
 pub(super) enum Begun {
     /// It goes on, counted by …
-    Admitted(CountedBy, Option<Box<Admitted>>),
+    Admitted(CountedBy, Option<Kept>),
     /// It goes on, with a meter in its extensions that its handler charges with.
     Metered(meter::Charged),
     /// It waits for the store.
@@ -56,13 +56,18 @@ pub(super) enum Begun {
     Refused(Rejection),
 }
 
-/// A charge that was made, where the answer to its request depends on it. Large, and rare: in a box.
-#[expect(clippy::large_enum_variant, reason = "what is kept of it is in a box")]
+/// A charge that was made.
+#[expect(clippy::large_enum_variant, reason = "it is moved once, to where less is kept of it")]
 pub(super) enum Admitted {
-    /// It stays, and is told of.
     Charged(Verdict),
     /// It may be given back.
     Reserved(Reservation),
+}
+
+/// What the answer to an admitted request needs of its charge.
+pub(super) enum Kept {
+    Told(Box<Told>),
+    Reserved(Box<Reservation>),
 }
 
 impl Admitted {
@@ -137,11 +142,9 @@ impl Rules {
     #[inline]
     fn begun(&self, asked: Asked) -> Begun {
         match asked {
-            // Moved only where it is needed.
-            Asked::Answered(Ok(verdict)) => Begun::Admitted(
-                verdict.counted_by(),
-                self.fields.is_some().then(|| Box::new(Admitted::Charged(verdict))),
-            ),
+            Asked::Answered(Ok(verdict)) => {
+                Begun::Admitted(verdict.counted_by(), self.told_of(&verdict).map(Kept::Told))
+            }
             Asked::Answered(Err(error)) => Begun::Refused(self.rejection(error)),
             Asked::Waiting(pending) => Begun::Waiting(Pending::Charge(pending)),
         }
@@ -164,7 +167,7 @@ impl Rules {
     fn reserve(&self, parts: &Parts, cost: Cost) -> Begun {
         match self.meter.reserve(parts, cost).wait_up_to(self.patience).ask() {
             AskedToReserve::Answered(Ok(reserved)) => {
-                Begun::Admitted(reserved.verdict().counted_by(), Some(Box::new(Admitted::Reserved(reserved))))
+                Begun::Admitted(reserved.verdict().counted_by(), Some(Kept::Reserved(Box::new(reserved))))
             }
             AskedToReserve::Answered(Err(error)) => Begun::Refused(self.rejection(error)),
             AskedToReserve::Waiting(pending) => Begun::Waiting(Pending::Reservation(pending)),
@@ -172,10 +175,11 @@ impl Rules {
     }
 
     /// What the answer to an admitted request needs of its charge; nothing, with most layers.
-    #[inline]
-    pub(super) fn keep(&self, admitted: Admitted) -> Option<Box<Admitted>> {
-        let is_needed = self.fields.is_some() || matches!(admitted, Admitted::Reserved(_));
-        is_needed.then(|| Box::new(admitted))
+    pub(super) fn keep(&self, admitted: Admitted) -> Option<Kept> {
+        match admitted {
+            Admitted::Charged(verdict) => self.told_of(&verdict).map(Kept::Told),
+            Admitted::Reserved(reserved) => Some(Kept::Reserved(Box::new(reserved))),
+        }
     }
 
     /// Gives a charge back if the answer to its request is one for which that is wanted.
@@ -221,19 +225,16 @@ impl Rules {
     pub(super) fn refuse(&self, rejection: &Rejection, parts: &Parts) -> Response<Refusal> {
         let mut response = self.refusals.answer(rejection, parts);
         tell_who_counted(&mut response, rejection.verdict().map(Verdict::counted_by).unwrap_or_default());
-        if let Some(verdict) = rejection.verdict() {
-            self.tell_limits(&mut response, verdict);
+        if let Some(told) = rejection.verdict().and_then(|verdict| self.told_of(verdict)) {
+            told.tell(&mut response);
         }
         response
     }
 
-    /// Tells of the limits in a response's header, if that is wanted.
-    pub(super) fn tell_limits<B>(&self, response: &mut Response<B>, verdict: &Verdict) {
-        if let Some(fields) = &self.fields {
-            fields.tell(response, verdict, |axis| {
-                self.meter.quotas().find_map(|(name, quota)| (name == axis).then_some(quota))
-            });
-        }
+    /// What is told of the limits, if that is wanted.
+    #[inline]
+    pub(super) fn told_of(&self, verdict: &Verdict) -> Option<Box<Told>> {
+        self.fields.as_ref()?.told_of(verdict)
     }
 
     /// Whether an answer of the handler is to be replaced: the handler may return a rejection of this layer's meter.

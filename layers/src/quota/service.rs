@@ -41,15 +41,15 @@ where
     fn call(&mut self, request: Request<ReqBody>) -> Self::Future {
         let (mut parts, body) = request.into_parts();
         match self.rules.begin(&mut parts) {
-            Begun::Admitted(by, admitted) => {
+            Begun::Admitted(by, kept) => {
                 let response = self.inner.call(Request::from_parts(parts, body));
-                let watched = admitted.map(|admitted| Watched::charged(&self.rules, admitted));
+                let watched = kept.map(|kept| Watched::kept(&self.rules, kept));
                 MeteredFuture::running(response, by, watched)
             }
             Begun::Metered(charged) => {
-                let replaced = self.rules.replaces_answers().then(|| parts.clone());
+                let replaced = self.rules.replaces_answers().then(|| Box::new(parts.clone()));
                 let response = self.inner.call(Request::from_parts(parts, body));
-                let watched = Watched::charged_by_handler(&self.rules, charged, replaced);
+                let watched = Watched::ByHandler { rules: Arc::clone(&self.rules), charged, replaced };
                 MeteredFuture::running(response, CountedBy::Store, Some(watched))
             }
             Begun::Refused(rejection) => MeteredFuture::refused(self.rules.refuse(&rejection, &parts)),

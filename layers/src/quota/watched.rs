@@ -4,21 +4,22 @@ use std::sync::{Arc, PoisonError};
 
 use http::Response;
 use http::request::Parts;
+use tower_quota_core::Reservation;
 
 use super::meter;
-use super::rules::{Admitted, Rules, tell_who_counted};
-use crate::answer::{AnswerBody, Refusal};
+use super::rules::{Kept, Rules, tell_who_counted};
+use crate::answer::AnswerBody;
+use crate::limit_fields::Told;
 
 /// What there is to do with the answer of a handler.
-pub(super) struct Watched {
-    rules: Arc<Rules>,
-    charged: Charged,
-}
-
-/// Who has charged.
-enum Charged {
-    ByLayer(Box<Admitted>),
+pub(super) enum Watched {
+    /// It tells of the limits.
+    Told(Box<Told>),
+    /// The charge may be given back.
+    Reserved { rules: Arc<Rules>, reserved: Box<Reservation> },
+    /// The handler charges by itself.
     ByHandler {
+        rules: Arc<Rules>,
         /// Whatever it has charged by then.
         charged: meter::Charged,
         /// The head of the request, if a rejection that answers it is replaced.
@@ -27,44 +28,51 @@ enum Charged {
 }
 
 impl Watched {
-    /// The limits are told, or the charge may be given back.
-    pub(super) fn charged(rules: &Arc<Rules>, admitted: Box<Admitted>) -> Self {
-        Self { rules: Arc::clone(rules), charged: Charged::ByLayer(admitted) }
+    #[inline]
+    pub(super) fn kept(rules: &Arc<Rules>, kept: Kept) -> Self {
+        match kept {
+            Kept::Told(told) => Self::Told(told),
+            Kept::Reserved(reserved) => Self::Reserved { rules: Arc::clone(rules), reserved },
+        }
     }
 
-    /// The handler charges by itself.
-    pub(super) fn charged_by_handler(rules: &Arc<Rules>, charged: meter::Charged, replaced: Option<Parts>) -> Self {
-        let replaced = replaced.map(Box::new);
-        Self { rules: Arc::clone(rules), charged: Charged::ByHandler { charged, replaced } }
-    }
-
-    /// Gives the charge back, if that is wanted for this answer.
-    pub(super) fn refund<B>(&self, response: Response<B>) -> Response<B> {
-        if let Charged::ByLayer(admitted) = &self.charged
-            && let Admitted::Reserved(reserved) = &**admitted
-        {
-            return self.rules.refund(reserved, response);
+    /// What becomes of a handler's answer.
+    pub(super) fn answer<B>(self, response: Response<B>) -> Response<AnswerBody<B>> {
+        let (told, response) = match self {
+            Self::Told(told) => (Some(told), response),
+            Self::Reserved { rules, reserved } => {
+                (rules.told_of(reserved.verdict()), rules.refund(&reserved, response))
+            }
+            Self::ByHandler { rules, charged, replaced } => {
+                return answer_of_handler(&rules, &charged, replaced, response);
+            }
+        };
+        let mut response = response.map(AnswerBody::inner);
+        if let Some(told) = told {
+            told.tell(&mut response);
         }
         response
     }
+}
 
-    /// What replaces the answer of a handler that returned the rejection of its own charge.
-    pub(super) fn replaced<B>(&self, response: &Response<B>) -> Option<Response<Refusal>> {
-        let Charged::ByHandler { replaced: Some(parts), .. } = &self.charged else { return None };
-        let rejection = self.rules.own_rejection(response)?;
-        Some(self.rules.refuse(&rejection, parts))
+fn answer_of_handler<B>(
+    rules: &Rules,
+    charged: &meter::Charged,
+    replaced: Option<Box<Parts>>,
+    response: Response<B>,
+) -> Response<AnswerBody<B>> {
+    // A handler may return the rejection of its own charge. What replaces it tells by itself.
+    if let Some(parts) = replaced
+        && let Some(rejection) = rules.own_rejection(&response)
+    {
+        return rules.refuse(&rejection, &parts).map(AnswerBody::refusal);
     }
-
-    /// Tells in the response what the charge came to.
-    pub(super) fn tell<B>(&self, response: &mut Response<AnswerBody<B>>) {
-        match &self.charged {
-            Charged::ByLayer(admitted) => self.rules.tell_limits(response, admitted.verdict()),
-            Charged::ByHandler { charged, .. } => {
-                if let Some(verdict) = &*charged.lock().unwrap_or_else(PoisonError::into_inner) {
-                    tell_who_counted(response, verdict.counted_by());
-                    self.rules.tell_limits(response, verdict);
-                }
-            }
+    let mut response = response.map(AnswerBody::inner);
+    if let Some(verdict) = &*charged.lock().unwrap_or_else(PoisonError::into_inner) {
+        tell_who_counted(&mut response, verdict.counted_by());
+        if let Some(told) = rules.told_of(verdict) {
+            told.tell(&mut response);
         }
     }
+    response
 }

@@ -104,7 +104,7 @@ impl Keyed {
     #[inline]
     pub(super) fn lock_of(&self, digest: Digest) -> usize {
         // Of a number below 2^64, its part of the number of tables. Within a table the other half of the digest counts.
-        (u128::from(digest.lock) * self.shards.len() as u128 >> 64) as usize
+        ((u128::from(digest.lock) * self.shards.len() as u128) >> 64) as usize
     }
 
     /// The counters under the lock of this one, to which none will be added.
