@@ -103,12 +103,19 @@ impl From<u128> for Key {
     }
 }
 
-/// What looking for a caller's identity came to.
-#[derive(Clone, Debug, PartialEq, Eq)]
+impl AsRef<[u8]> for Key {
+    #[inline]
+    fn as_ref(&self) -> &[u8] {
+        self.as_bytes()
+    }
+}
+
+/// What looking for a caller's identity came to: a [`Key`], or its bytes where they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum KeyRead {
+pub enum KeyRead<K = Key> {
     /// The caller is known.
-    Found(Key),
+    Found(K),
     /// The caller did not say who it is: the axis's [`MissingKey`](crate::MissingKey) policy applies.
     Missing,
     /// The caller said something that is no identity, such as a header sent twice. Always refused, whatever the policy

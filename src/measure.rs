@@ -10,8 +10,8 @@ use crate::question::Owner;
 use crate::quota::Quota;
 use crate::seen::Seen;
 
-/// Lends the key, if there is one: on every request's way, and too large to be moved around.
-type ReadKey<Q> = Arc<dyn Fn(&Q, &mut dyn FnMut(&Key)) -> Sight + Send + Sync>;
+/// Lends the bytes of the key, if there is one: on every request's way, and too large to be moved around.
+type ReadKey<Q> = Arc<dyn Fn(&Q, &mut dyn FnMut(&[u8])) -> Sight + Send + Sync>;
 type ReadPlan<Q> = Arc<dyn Fn(&Q) -> Option<Quota> + Send + Sync>;
 
 /// One axis, and how a subject `Q` (a job, a mailbox, the parts of a request) is found on it.
@@ -70,7 +70,7 @@ impl<Q: ?Sized> Measure<Q> {
         let owner = seen.next();
         match &self.key {
             None => *owner = Owner::Everybody,
-            Some(read) => match read(subject, &mut |key| *owner = Owner::Key(key.clone())) {
+            Some(read) => match read(subject, &mut |key| *owner = Owner::Key(Key::new(key))) {
                 Sight::Found => {}
                 sight => return self.see_no_key(sight, seen),
             },
@@ -98,12 +98,12 @@ impl<Q: ?Sized> Measure<Q> {
     }
 }
 
-impl KeyRead {
+impl<K: AsRef<[u8]>> KeyRead<K> {
     #[inline]
-    fn lend(&self, to: &mut dyn FnMut(&Key)) -> Sight {
+    fn lend(&self, to: &mut dyn FnMut(&[u8])) -> Sight {
         match self {
             Self::Found(key) => {
-                to(key);
+                to(key.as_ref());
                 Sight::Found
             }
             Self::Missing => Sight::Missing,
@@ -123,7 +123,28 @@ impl PerKeyAxis {
         Q: ?Sized,
         R: Into<KeyRead>,
     {
-        let read = move |subject: &Q, lend: &mut dyn FnMut(&Key)| key(subject).into().lend(lend);
+        self.lent(move |subject: &Q, lend| key(subject).into().lend(lend))
+    }
+
+    /// This axis, counted under bytes that a subject holds, where they are: as [`by`](Self::by), without copying them.
+    ///
+    /// ```
+    /// use tower_quota_core::{Group, HOUR, KeyRead, Measure, MemoryStore, Quota};
+    ///
+    /// let group = Group::new("mail", MemoryStore::new())?;
+    /// let mailbox = group.per_key("mailbox", Quota::fixed_window(100, HOUR)).build()?;
+    /// let measure: Measure<String> = mailbox.by_bytes(|name: &String| KeyRead::Found(name.as_bytes()));
+    /// # let _ = measure;
+    /// # Ok::<(), tower_quota_core::ConfigError>(())
+    /// ```
+    pub fn by_bytes<Q>(&self, key: impl Fn(&Q) -> KeyRead<&[u8]> + Send + Sync + 'static) -> Measure<Q>
+    where
+        Q: ?Sized,
+    {
+        self.lent(move |subject: &Q, lend| key(subject).lend(lend))
+    }
+
+    fn lent<Q: ?Sized>(&self, read: impl Fn(&Q, &mut dyn FnMut(&[u8])) -> Sight + Send + Sync + 'static) -> Measure<Q> {
         Measure::new(Arc::clone(self.core()), Some(Arc::new(read)))
     }
 }

@@ -113,7 +113,7 @@ impl<'a> Demand<'a> {
     /// Stands in this process for all that names the counter.
     pub(crate) fn counter(&self) -> Digest {
         match self.owner {
-            Owner::Key(key) => self.rate.counter_of(key),
+            Owner::Key(key) => self.rate.counter_of(key.as_bytes()),
             Owner::Anonymous => self.rate.digest.with(2, &[]),
             Owner::Everybody | Owner::Nobody => self.rate.digest,
         }

@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 use parking_lot::Mutex;
 
 use crate::digest::Digest;
-use crate::key::Key;
 use crate::name::Label;
 use crate::quota::Quota;
 
@@ -25,8 +24,8 @@ impl Rate {
 
     /// Stands for the counter of a key.
     #[inline]
-    pub(crate) fn counter_of(&self, key: &Key) -> Digest {
-        self.digest.with(1, key.as_bytes())
+    pub(crate) fn counter_of(&self, key: &[u8]) -> Digest {
+        self.digest.with(1, key)
     }
 }
 

@@ -6,7 +6,7 @@ use std::num::NonZeroU32;
 use std::thread;
 
 use governor::{DefaultDirectRateLimiter, DefaultKeyedRateLimiter, RateLimiter};
-use tower_quota::{Asked, Group, HOUR, Key, MemoryStore, Meter, Quota};
+use tower_quota::{Asked, Group, HOUR, KeyRead, MemoryStore, Meter, Quota};
 
 use crate::measure::{Row, accounts, nanos_per, time};
 
@@ -53,7 +53,7 @@ fn meter(quota: impl Fn(u64, std::time::Duration) -> Result<Quota, tower_quota::
     let group = Group::new("bench", MemoryStore::new()).expect("a group");
     let account = group.per_key("account", quota(PLENTY.into(), HOUR)).build().expect("an account");
     let capacity = group.shared("capacity", quota(PLENTY.into(), HOUR)).build().expect("a capacity");
-    Meter::new(account.by(|name: &String| Key::from(name))).and(&capacity).expect("one group")
+    Meter::new(account.by_bytes(|name: &String| KeyRead::Found(name.as_bytes()))).and(&capacity).expect("one group")
 }
 
 fn ask(meter: &Meter<String>, name: &String) {

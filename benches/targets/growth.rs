@@ -2,7 +2,7 @@
 //! store that holds ten thousand, and in one that holds a million: the decision's own work. Then with all of a million at
 //! work: that, and the memory that no cache holds.
 
-use tower_quota::{Asked, Group, HOUR, Key, MemoryStore, Meter, Quota};
+use tower_quota::{Asked, Group, HOUR, KeyRead, MemoryStore, Meter, Quota};
 
 use crate::measure::{Row, accounts, nanos_per, time};
 
@@ -23,7 +23,9 @@ fn store_of(names: &[String]) -> Meter<String> {
     let group = Group::new("bench", MemoryStore::new()).expect("a group");
     let account = group.per_key("account", Quota::fixed_window(1 << 40, HOUR)).build().expect("an account");
     let capacity = group.shared("capacity", Quota::fixed_window(1 << 40, HOUR)).build().expect("a capacity");
-    let meter = Meter::new(account.by(|name: &String| Key::from(name))).and(&capacity).expect("one group");
+    let meter = Meter::new(account.by_bytes(|name: &String| KeyRead::Found(name.as_bytes())))
+        .and(&capacity)
+        .expect("one group");
     each(&meter, names);
     meter
 }

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use http::header::HeaderName;
 use http::request::Parts;
-use tower_quota_core::{ConfigError, Key, KeyRead};
+use tower_quota_core::{ConfigError, Key, KeyRead, Measure, PerKeyAxis};
 
 pub use self::client_ip::{PeerAddr, client_ip};
 pub use self::trusted_proxies::TrustedProxies;
@@ -29,10 +29,21 @@ const LONGEST_HEADER: usize = 1_024;
 /// How a key is read from a request: cheap to clone.
 #[derive(Clone)]
 pub struct RequestKey {
-    read: Arc<dyn Fn(&Parts) -> KeyRead + Send + Sync>,
+    reading: Reading,
     /// What is looked at, for the log.
     source: Cow<'static, str>,
 }
+
+/// Where a key is.
+#[derive(Clone)]
+enum Reading {
+    /// It is made of what the request holds.
+    Made(Arc<dyn Fn(&Parts) -> KeyRead + Send + Sync>),
+    /// It stands in the request.
+    Lent(Arc<ReadLent>),
+}
+
+type ReadLent = dyn Fn(&Parts) -> KeyRead<&[u8]> + Send + Sync;
 
 /// The value of a header, byte by byte: any byte that HTTP allows counts, letters keep their case, and white space around
 /// the value does not count.
@@ -53,8 +64,8 @@ pub struct RequestKey {
 /// `key.header` if HTTP allows no header of this name.
 pub fn header(name: &str) -> Result<RequestKey, ConfigError> {
     let name = header_name(name)?;
-    let source = format!("the header {name}");
-    Ok(RequestKey::new(source, move |parts| read_header(parts, &name)))
+    let source = format!("the header {name}").into();
+    Ok(RequestKey { reading: Reading::Lent(Arc::new(move |parts| read_header(parts, &name))), source })
 }
 
 fn header_name(name: &str) -> Result<HeaderName, ConfigError> {
@@ -68,7 +79,7 @@ pub fn constant(key: impl Into<Key>) -> RequestKey {
     RequestKey::new("a constant", move |_| KeyRead::Found(key.clone()))
 }
 
-fn read_header(parts: &Parts, name: &HeaderName) -> KeyRead {
+fn read_header<'r>(parts: &'r Parts, name: &HeaderName) -> KeyRead<&'r [u8]> {
     let mut values = parts.headers.get_all(name).iter();
     let Some(value) = values.next() else {
         return KeyRead::Missing;
@@ -77,7 +88,7 @@ fn read_header(parts: &Parts, name: &HeaderName) -> KeyRead {
     match value.len() {
         _ if values.next().is_some() => KeyRead::Malformed,
         0 => KeyRead::Missing,
-        1..=LONGEST_HEADER => KeyRead::Found(Key::new(value)),
+        1..=LONGEST_HEADER => KeyRead::Found(value),
         _ => KeyRead::Malformed,
     }
 }
@@ -122,7 +133,7 @@ where
 
 impl RequestKey {
     fn new(source: impl Into<Cow<'static, str>>, read: impl Fn(&Parts) -> KeyRead + Send + Sync + 'static) -> Self {
-        Self { read: Arc::new(read), source: source.into() }
+        Self { reading: Reading::Made(Arc::new(read)), source: source.into() }
     }
 
     /// This key, or the next one for a request without it: an account, else its address. Nonsense stays nonsense.
@@ -169,15 +180,40 @@ impl RequestKey {
     /// The key of a request, as the layers read it: for an application's own tests and logs. An empty one identifies
     /// nobody, wherever it comes from.
     pub fn read(&self, parts: &Parts) -> KeyRead {
-        match (self.read)(parts) {
-            KeyRead::Found(key) if key.as_bytes().is_empty() => KeyRead::Missing,
-            read => read,
-        }
+        let read = match &self.reading {
+            Reading::Made(read) => read(parts),
+            Reading::Lent(read) => match read(parts) {
+                KeyRead::Found(key) => KeyRead::Found(Key::new(key)),
+                KeyRead::Missing => KeyRead::Missing,
+                _ => KeyRead::Malformed,
+            },
+        };
+        unless_empty(read)
     }
 
-    pub(crate) fn source(&self) -> &str {
-        &self.source
+    /// An axis, counted under this key; `missed` is told of each request without one, and of where it was looked for.
+    pub(crate) fn measure(self, axis: &PerKeyAxis, missed: impl Fn(&str) + Send + Sync + 'static) -> Measure<Parts> {
+        let Self { reading, source } = self;
+        let missed = move || missed(&source);
+        match reading {
+            Reading::Made(read) => axis.by(move |parts: &Parts| noting(unless_empty(read(parts)), &missed)),
+            Reading::Lent(read) => axis.by_bytes(move |parts: &Parts| noting(unless_empty(read(parts)), &missed)),
+        }
     }
+}
+
+fn unless_empty<K: AsRef<[u8]>>(read: KeyRead<K>) -> KeyRead<K> {
+    match read {
+        KeyRead::Found(key) if key.as_ref().is_empty() => KeyRead::Missing,
+        read => read,
+    }
+}
+
+fn noting<K>(read: KeyRead<K>, missed: impl Fn()) -> KeyRead<K> {
+    if let KeyRead::Missing = read {
+        missed();
+    }
+    read
 }
 
 /// Keys as one, which no other keys make: each with its length before it.
@@ -192,7 +228,7 @@ fn joined(kind: u8, keys: &[&Key]) -> Key {
 
 impl fmt::Debug for RequestKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { read: _, source } = self;
+        let Self { reading: _, source } = self;
         f.debug_struct("RequestKey").field("source", source).finish_non_exhaustive()
     }
 }

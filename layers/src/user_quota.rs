@@ -3,7 +3,7 @@
 use std::sync::Once;
 
 use http::request::Parts;
-use tower_quota_core::{KeyRead, Measure, MissingKey, PerKeyAxis, Quota};
+use tower_quota_core::{Measure, MissingKey, PerKeyAxis, Quota};
 
 use crate::key::RequestKey;
 use crate::quota::{AxisLayer, decision_setters};
@@ -53,20 +53,16 @@ impl UserQuotaLayer {
     pub fn new(axis: &PerKeyAxis, key: RequestKey) -> Self {
         let name = axis.name();
         let told = Once::new();
-        Self(axis.by(move |parts: &Parts| {
-            let read = key.read(parts);
-            if read == KeyRead::Missing {
-                told.call_once(|| {
-                    tracing::warn!(
-                        target: "tower_quota::config",
-                        axis = name,
-                        source = key.source(),
-                        "a request has no key: if the source is set by another layer, mount that one outside of this \
-                         one (told once)"
-                    );
-                });
-            }
-            read
+        Self(key.measure(axis, move |source| {
+            told.call_once(|| {
+                tracing::warn!(
+                    target: "tower_quota::config",
+                    axis = name,
+                    source,
+                    "a request has no key: if the source is set by another layer, mount that one outside of this one \
+                     (told once)"
+                );
+            });
         }))
     }
 

@@ -90,13 +90,12 @@ where
                     }
                 }
                 StepProjection::Running { response, counted_by, watched } => {
-                    let response = ready!(response.poll(cx))?;
-                    let mut response = match watched.take() {
+                    let mut response = ready!(response.poll(cx))?;
+                    tell_who_counted(&mut response, *counted_by);
+                    return Poll::Ready(Ok(match watched.take() {
                         Some(watched) => watched.answer(response),
                         None => response.map(AnswerBody::inner),
-                    };
-                    tell_who_counted(&mut response, *counted_by);
-                    return Poll::Ready(Ok(response));
+                    }));
                 }
                 StepProjection::Refused { response } => {
                     let response = response.take().expect("a future is not polled after it is ready");

@@ -139,11 +139,12 @@ impl Rules {
         begun.unwrap_or_else(Begun::Refused)
     }
 
-    #[inline]
+    #[inline(always)]
     fn begun(&self, asked: Asked) -> Begun {
         match asked {
-            Asked::Answered(Ok(verdict)) => {
-                Begun::Admitted(verdict.counted_by(), self.told_of(&verdict).map(Kept::Told))
+            // Looked at where it is: it is large.
+            Asked::Answered(Ok(ref verdict)) => {
+                Begun::Admitted(verdict.counted_by(), self.told_of(verdict).map(Kept::Told))
             }
             Asked::Answered(Err(error)) => Begun::Refused(self.rejection(error)),
             Asked::Waiting(pending) => Begun::Waiting(Pending::Charge(pending)),
