@@ -111,6 +111,7 @@ impl Bucket {
     }
 
     /// The bucket at `now`, so long after its mark.
+    #[inline(always)]
     fn refilled(mut self, now: u64, elapsed: u64, refill: &Refill) -> Self {
         let (periods, ticks) = divided(elapsed, refill.length);
         // Time enough to pay back everything, whatever the parts: the products below stay small.
@@ -130,6 +131,7 @@ impl Bucket {
     }
 
     /// Pays back what is due after so many periods and ticks, and moves the mark by exactly the time that this took.
+    #[inline(always)]
     fn pay_back(&mut self, periods: u64, ticks: u64, refill: &Refill) {
         let Refill { units, length } = *refill;
         let (due, parts) = (ticks * units, u64::from(self.parts));
@@ -155,6 +157,7 @@ impl Bucket {
     }
 
     /// The tick at which `units` of what is used now are paid back.
+    #[inline(always)]
     fn paid_back_at(&self, units: u64, refill: &Refill) -> u64 {
         let (periods, rest) = divided(units, refill.units);
         let ticks = (rest * refill.length + u64::from(self.parts)).div_ceil(refill.units);
