@@ -110,7 +110,7 @@ impl AsRef<[u8]> for Key {
     }
 }
 
-/// What looking for a caller's identity came to: a [`Key`], or its bytes where they are.
+/// What looking for a caller's identity came to: a [`Key`], or its bytes where they stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KeyRead<K = Key> {
@@ -121,6 +121,17 @@ pub enum KeyRead<K = Key> {
     /// The caller said something that is no identity, such as a header sent twice. Always refused, whatever the policy
     /// for a missing key is: otherwise nonsense would be a way around the limit.
     Malformed,
+}
+
+impl<K> KeyRead<K> {
+    /// The same, with another form of the key.
+    pub fn map<T>(self, form: impl FnOnce(K) -> T) -> KeyRead<T> {
+        match self {
+            Self::Found(key) => KeyRead::Found(form(key)),
+            Self::Missing => KeyRead::Missing,
+            Self::Malformed => KeyRead::Malformed,
+        }
+    }
 }
 
 impl From<Key> for KeyRead {

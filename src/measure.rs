@@ -126,15 +126,15 @@ impl PerKeyAxis {
         self.lent(move |subject: &Q, lend| key(subject).into().lend(lend))
     }
 
-    /// This axis, counted under bytes that a subject holds, where they are: as [`by`](Self::by), without copying them.
+    /// This axis, counted under bytes that a subject holds: as [`by`](Self::by) of the same bytes, without copying them.
     ///
     /// ```
-    /// use tower_quota_core::{Group, HOUR, KeyRead, Measure, MemoryStore, Quota};
+    /// use tower_quota_core::{Group, HOUR, KeyRead, MemoryStore, Meter, Quota};
     ///
-    /// let group = Group::new("mail", MemoryStore::new())?;
-    /// let mailbox = group.per_key("mailbox", Quota::fixed_window(100, HOUR)).build()?;
-    /// let measure: Measure<String> = mailbox.by_bytes(|name: &String| KeyRead::Found(name.as_bytes()));
-    /// # let _ = measure;
+    /// let mail = Group::new("mail", MemoryStore::new())?;
+    /// let mailbox = mail.per_key("mailbox", Quota::fixed_window(100, HOUR)).build()?;
+    /// let meter: Meter<str> = Meter::new(mailbox.by_bytes(|name: &str| KeyRead::Found(name.as_bytes())));
+    /// # let _ = meter;
     /// # Ok::<(), tower_quota_core::ConfigError>(())
     /// ```
     pub fn by_bytes<Q>(&self, key: impl Fn(&Q) -> KeyRead<&[u8]> + Send + Sync + 'static) -> Measure<Q>

@@ -182,11 +182,7 @@ impl RequestKey {
     pub fn read(&self, parts: &Parts) -> KeyRead {
         let read = match &self.reading {
             Reading::Made(read) => read(parts),
-            Reading::Lent(read) => match read(parts) {
-                KeyRead::Found(key) => KeyRead::Found(Key::new(key)),
-                KeyRead::Missing => KeyRead::Missing,
-                _ => KeyRead::Malformed,
-            },
+            Reading::Lent(read) => read(parts).map(Key::new),
         };
         unless_empty(read)
     }

@@ -195,6 +195,27 @@ fn nonsense_for_a_key_is_refused_whatever_the_policy_is() {
 }
 
 #[test]
+fn bytes_that_a_subject_holds_are_the_key_that_they_would_make() {
+    let (group, _clock) = group();
+    let axis = group.per_key("axis", Quota::fixed_window(4, HOUR)).build().unwrap();
+    let capacity = group.shared("capacity", Quota::fixed_window(100, HOUR)).build().unwrap();
+    let lent = axis.by_bytes(|name: &str| match name {
+        "" => KeyRead::Missing,
+        "?" => KeyRead::Malformed,
+        name => KeyRead::Found(name.as_bytes()),
+    });
+    let made: Meter<str> = Meter::new(axis.by(|name: &str| Key::from(name)));
+    let meters = [Meter::new(lent.clone()), made, Meter::new(lent.clone()).and(&capacity).unwrap()];
+    for name in ["alice", "a name of more than forty-six bytes is kept behind a pointer"] {
+        for (used, meter) in (1..).zip(&meters) {
+            assert_eq!(charge(meter, name, 1).unwrap().reports()[0].used(), used, "{name}");
+        }
+    }
+    assert_eq!(charge(&meters[2], "", 1).unwrap_err(), ChargeError::MissingKey { axis: "axis" });
+    assert_eq!(charge(&meters[2], "?", 1).unwrap_err(), ChargeError::MalformedKey { axis: "axis" });
+}
+
+#[test]
 fn a_bound_meter_charges_later_and_peeks_without_charging() {
     let (group, _clock) = group();
     let axis = group.per_key("axis", Quota::fixed_window(10, HOUR)).build().unwrap();
