@@ -3,6 +3,7 @@
 mod cluster;
 mod example;
 mod log;
+mod port;
 mod probe;
 mod proxy;
 mod server;
@@ -21,6 +22,7 @@ use tower_quota::{ChargeError, Cost, Group, Key, MemoryStore, Meter, PerKeyAxis,
 pub(crate) use self::cluster::{Cluster, Watched};
 pub(crate) use self::example::Example;
 pub(crate) use self::log::Log;
+pub(crate) use self::port::free_port;
 pub(crate) use self::probe::Probe;
 pub(crate) use self::proxy::{Proxy, Wire};
 pub(crate) use self::server::Server;

@@ -1,6 +1,6 @@
 //! The quickstart behind a real reverse proxy, which adds to what its clients say of themselves.
 
-use std::net::{IpAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 
-use crate::support::Example;
+use crate::support::{Example, free_port};
 
 /// A proxy in front of a service.
 struct Nginx {
@@ -23,7 +23,7 @@ struct Nginx {
 
 impl Nginx {
     fn before(service: &Example) -> Self {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = free_port();
         let folder = std::env::temp_dir().join(format!("tower-quota-nginx-{}-{port}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let config = include_str!("nginx.conf").replace("NGINX_PORT", &port.to_string());

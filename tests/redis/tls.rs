@@ -1,12 +1,11 @@
 //! A server that speaks TLS.
 
-use std::net::TcpListener;
 use std::process::{Command, Output};
 
 use tower_quota::{ChargeError, OnStoreFailure, RedisStore};
 
 use super::Items;
-use crate::support::Server;
+use crate::support::{Server, free_port};
 
 /// A folder with a certificate for this machine, and its key; it goes with this.
 struct Certificate(std::path::PathBuf);
@@ -39,7 +38,7 @@ impl Drop for Certificate {
 #[test]
 fn a_server_is_reached_over_tls_if_its_certificate_is_trusted() {
     let certificate = Certificate::new();
-    let tls_port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port().to_string();
+    let tls_port = free_port().to_string();
     let (cert, key) = (certificate.file("cert.pem"), certificate.file("key.pem"));
     let server = Server::with(&[
         "--tls-port",

@@ -1,12 +1,11 @@
 //! Clusters and Sentinels that a test starts, of servers that stop with it.
 
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::Server;
+use super::{Server, free_port};
 
 /// A Redis Cluster of its own: as many primaries, each with as many replicas, as it is told.
 pub(crate) struct Cluster {
@@ -71,7 +70,7 @@ impl Cluster {
 }
 
 fn node(program: &Path) -> Server {
-    let bus = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port().to_string();
+    let bus = free_port().to_string();
     let options = ["--cluster-enabled", "yes", "--cluster-node-timeout", "500", "--cluster-port", &bus];
     // A node that has its slots serves them whatever happens to the others.
     let alone = ["--cluster-require-full-coverage", "no"];

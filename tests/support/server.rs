@@ -1,11 +1,13 @@
 //! Redis servers that a test starts, and stops when it ends.
 
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use super::free_port;
 
 /// A server of its own on a free port of this machine, without anything on disk.
 pub(crate) struct Server {
@@ -46,7 +48,7 @@ impl Server {
         let options: Vec<String> = options.iter().map(|&option| option.to_owned()).collect();
         // Another program may take the port between the look and the start.
         for _ in 0..5 {
-            let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
+            let port = free_port();
             if let Some((process, folder)) = launch(program, port, &options) {
                 return Self { process, port, folder, program: program.into(), options, config: None };
             }
