@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 #[cfg(feature = "waiting")]
 use crate::call_end::CallEnd;
 use crate::config_error::ConfigError;
+use crate::counts;
 use crate::failure::OnStoreFailure;
 use crate::health::Health;
 use crate::name::Label;
@@ -101,6 +102,7 @@ impl Ledger {
     /// A decision had to do without the store, and went by this policy.
     pub(crate) fn note_failure(&self, error: &StoreError, policy: OnStoreFailure) {
         let group = &self.group;
+        counts::store_failure(group, error.kind());
         match error.kind() {
             StoreErrorKind::StoreFull | StoreErrorKind::Corrupt => self.failures.at_most_each_second(|held_back| {
                 tracing::error!(target: "tower_quota::store", group, %error, ?policy, held_back, "no decision");
@@ -133,6 +135,7 @@ impl Ledger {
     #[cfg(feature = "waiting")]
     pub(crate) fn note_unsettled(&self, error: &StoreError) {
         let group = &self.group;
+        counts::unsettled(group);
         self.failures.at_most_each_second(|held_back| {
             tracing::error!(target: "tower_quota::store", group, %error, held_back, "a charge was not given back");
         });

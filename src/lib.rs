@@ -24,6 +24,7 @@ mod config_error;
 #[cfg(feature = "waiting")]
 mod cooldown;
 mod cost;
+mod counts;
 mod digest;
 mod failure;
 mod group;

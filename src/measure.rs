@@ -93,7 +93,7 @@ impl<Q: ?Sized> Measure<Q> {
             }
             (_, MissingKey::Uncounted) => return Ok(()),
         };
-        self.axis.log_without_key(&error);
+        self.axis.note_without_key(&error);
         Err(error)
     }
 }

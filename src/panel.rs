@@ -136,7 +136,7 @@ impl Panel {
             && let Some(report) = verdict.refused_by()
             && let Some(axis) = self.axis(report.label)
         {
-            axis.log_refusal(report);
+            axis.note_refusal(report);
         }
         outcome
     }

@@ -8,6 +8,7 @@ mod engine;
 mod flow;
 mod grpc;
 mod layers;
+mod metrics;
 mod quickstart;
 mod redis;
 mod support;

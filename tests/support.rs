@@ -1,6 +1,7 @@
 //! What the tests share: a group on a fake clock, services to stand behind a layer, a log to read.
 
 mod cluster;
+mod counted;
 mod example;
 mod log;
 mod port;
@@ -20,6 +21,7 @@ use tower_quota::testing::FakeClock;
 use tower_quota::{ChargeError, Cost, Group, Key, MemoryStore, Meter, PerKeyAxis, Verdict};
 
 pub(crate) use self::cluster::{Cluster, Watched};
+pub(crate) use self::counted::Counted;
 pub(crate) use self::example::Example;
 pub(crate) use self::log::Log;
 pub(crate) use self::port::free_port;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::charge_error::ChargeError;
 use crate::config_error::ConfigError;
+use crate::counts;
 use crate::failure::OnStoreFailure;
 use crate::ledger::Ledger;
 use crate::name::Label;
@@ -76,8 +77,9 @@ impl AxisCore {
         Ok(())
     }
 
-    /// At most one line a second, as for all refusals.
-    pub(crate) fn log_refusal(&self, report: &Report) {
+    /// A charge is refused: at most one line a second, as for all refusals.
+    pub(crate) fn note_refusal(&self, report: &Report) {
+        counts::refusal(report);
         self.refusals.at_most_each_second(|held_back| {
             tracing::info!(
                 target: "tower_quota::refusal",
@@ -93,7 +95,8 @@ impl AxisCore {
         });
     }
 
-    pub(crate) fn log_without_key(&self, error: &ChargeError) {
+    pub(crate) fn note_without_key(&self, error: &ChargeError) {
+        counts::refusal_without_key(self.label);
         self.refusals.at_most_each_second(|held_back| {
             let (group, axis) = (self.label.group, self.label.axis);
             tracing::info!(target: "tower_quota::refusal", group, axis, held_back, "refused: {error}");

@@ -10,7 +10,7 @@ use tower_quota::{
     ChargeError, Group, HOUR, Key, MINUTE, MemoryStore, Meter, OnStoreFailure, Quota, Reservation, SECOND,
 };
 
-use crate::support::{Log, SlowStore, by_name, group, now, try_charge, used};
+use crate::support::{Counted, Log, SlowStore, by_name, group, now, try_charge, used};
 
 fn reserve(meter: &Meter<str>, who: &str, cost: u64) -> Reservation {
     now(meter.reserve(who, cost).into_future()).unwrap()
@@ -147,8 +147,9 @@ async fn without_its_store_a_reservation_is_what_the_policy_makes_of_it() {
 }
 
 #[test]
-fn what_could_not_be_given_back_is_logged() {
-    let log = Log::start();
+fn what_could_not_be_given_back_is_logged_and_counted() {
+    let (log, counted) = (Log::start(), Counted::default());
+    let _recorder = metrics::set_default_local_recorder(&counted);
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let group = Group::new("test", SlowStore::new(FakeClock::new())).unwrap();
     let meter = by_name(&group.per_key("axis", Quota::fixed_window(10, HOUR)).build().unwrap());
@@ -156,6 +157,7 @@ fn what_could_not_be_given_back_is_logged() {
     reserved.cancel_soon();
     let lines = log.lines("a charge was not given back");
     assert!(lines.len() == 1 && lines[0].contains("no tokio runtime") && !lines[0].contains("alice"), "{lines:?}");
+    assert_eq!(counted.all(), [("tower_quota_unsettled_total group=test".to_owned(), 1)]);
 }
 
 /// What happens to a counter.

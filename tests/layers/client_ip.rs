@@ -14,7 +14,7 @@ use tokio::net::TcpListener;
 use tower_quota::key::{self, PeerAddr, TrustedProxies};
 use tower_quota::{Quota, RequestKey, UserQuotaLayer};
 
-use crate::support::{Log, group};
+use crate::support::{Counted, Log, group};
 
 struct Served {
     base: String,
@@ -95,7 +95,8 @@ async fn t21_a_server_that_tells_no_peers_is_found_out_at_the_first_request_and_
 
 #[tokio::test]
 async fn t18_a_proxy_that_names_no_address_is_told_of() {
-    let log = Log::start();
+    let (log, counted) = (Log::start(), Counted::default());
+    let _recorder = metrics::set_default_local_recorder(&counted);
     let served = Served::start(key::client_ip(TrustedProxies::networks(["127.0.0.0/8"]).unwrap()), 3, true).await;
     for (entry, expected) in [("203.0.113.7:", 200), ("unknown", 200), ("1.2.3", 200), ("203.0.113.7:+80", 429)] {
         assert_eq!(served.get(&forwarded_for(entry)).await, expected, "{entry}");
@@ -103,6 +104,7 @@ async fn t18_a_proxy_that_names_no_address_is_told_of() {
     assert_eq!(served.get(&forwarded_for("203.0.113.7:80")).await, 200);
     let lines = log.lines("names something that is no address");
     assert!((1..=2).contains(&lines.len()) && !lines[0].contains("127.0.0.1"), "{lines:#?}");
+    assert!(counted.all().contains(&("tower_quota_unreadable_addresses_total".to_owned(), 4)), "{:?}", counted.all());
 }
 
 /// One request over a Unix socket; its status.

@@ -70,6 +70,8 @@ impl Rules {
 
     /// There is no place for a request, and none to wait in, or not for as long.
     pub(super) fn busy(&self) -> Rejection {
+        #[cfg(feature = "metrics")]
+        metrics::counter!("tower_quota_busy_total").increment(1);
         Rejection::plain(Reason::Busy).after(self.retry_after)
     }
 

@@ -37,6 +37,8 @@ pub fn client_ip(trusted: TrustedProxies) -> RequestKey {
         Some(peer) => {
             let client = trusted.client(peer, parts);
             KeyRead::Found(trusted.key(client.unwrap_or_else(|| {
+                #[cfg(feature = "metrics")]
+                metrics::counter!("tower_quota_unreadable_addresses_total").increment(1);
                 untold.at_most_each_second(warn);
                 peer
             })))
