@@ -8,10 +8,9 @@ use std::task::{Context, Poll, ready};
 
 use http::{Request, Response};
 use pin_project_lite::pin_project;
-use tower_quota_core::CountedBy;
 use tower_service::Service;
 
-use super::rules::{Pending, Rules, tell_who_counted};
+use super::rules::{Pending, Rules};
 use super::watched::Watched;
 use crate::answer::{AnswerBody, Refusal};
 
@@ -40,7 +39,6 @@ pin_project! {
         Running {
             #[pin]
             response: F,
-            counted_by: CountedBy,
             watched: Option<Watched>,
         },
         Refused { response: Option<Response<Refusal>> },
@@ -51,8 +49,8 @@ impl<S, ReqBody> MeteredFuture<S, ReqBody>
 where
     S: Service<Request<ReqBody>>,
 {
-    pub(super) fn running(response: S::Future, counted_by: CountedBy, watched: Option<Watched>) -> Self {
-        Self { step: Step::Running { response, counted_by, watched } }
+    pub(super) fn running(response: S::Future, watched: Option<Watched>) -> Self {
+        Self { step: Step::Running { response, watched } }
     }
 
     pub(super) fn refused(response: Response<Refusal>) -> Self {
@@ -80,7 +78,6 @@ where
                     match outcome {
                         Ok(admitted) => Step::Running {
                             response: service.call(request),
-                            counted_by: admitted.verdict().counted_by(),
                             watched: rules.keep(admitted).map(|kept| Watched::kept(rules, kept)),
                         },
                         Err(error) => {
@@ -89,9 +86,8 @@ where
                         }
                     }
                 }
-                StepProjection::Running { response, counted_by, watched } => {
-                    let mut response = ready!(response.poll(cx))?;
-                    tell_who_counted(&mut response, *counted_by);
+                StepProjection::Running { response, watched } => {
+                    let response = ready!(response.poll(cx))?;
                     return Poll::Ready(Ok(match watched.take() {
                         Some(watched) => watched.answer(response),
                         None => response.map(AnswerBody::inner),

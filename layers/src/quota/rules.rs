@@ -47,8 +47,8 @@ pub(super) enum Charged {
 
 /// What becomes of a request.
 pub(super) enum Begun {
-    /// It goes on, counted by …
-    Admitted(CountedBy, Option<Kept>),
+    /// It goes on.
+    Admitted(Option<Kept>),
     /// It goes on, with a meter in its extensions that its handler charges with.
     Metered(meter::Charged),
     /// It waits for the store.
@@ -64,19 +64,12 @@ pub(super) enum Admitted {
     Reserved(Reservation),
 }
 
-/// What the answer to an admitted request needs of its charge.
+/// What the answer to an admitted request needs of its charge; mostly nothing.
 pub(super) enum Kept {
     Told(Box<Told>),
     Reserved(Box<Reservation>),
-}
-
-impl Admitted {
-    pub(super) fn verdict(&self) -> &Verdict {
-        match self {
-            Self::Charged(verdict) => verdict,
-            Self::Reserved(reserved) => reserved.verdict(),
-        }
-    }
+    /// Not the store has counted it.
+    Elsewhere(CountedBy, Option<Box<Told>>),
 }
 
 /// A charge on its way to the store.
@@ -124,7 +117,7 @@ impl Rules {
             let skipped = self.skip.as_ref().is_some_and(|skip| skip(parts));
             let cost = match &self.charged {
                 Charged::ByHandler => return self.hand_over(parts, skipped),
-                Charged::ByLayer(_) if skipped => return Begun::Admitted(CountedBy::Store, None),
+                Charged::ByLayer(_) if skipped => return Begun::Admitted(None),
                 Charged::ByLayer(cost) => cost,
             };
             let is_plain = self.request_id.is_none() && self.refund_when.is_none() && self.patience.is_zero();
@@ -143,9 +136,7 @@ impl Rules {
     fn begun(&self, asked: Asked) -> Begun {
         match asked {
             // Looked at where it is: it is large.
-            Asked::Answered(Ok(ref verdict)) => {
-                Begun::Admitted(verdict.counted_by(), self.told_of(verdict).map(Kept::Told))
-            }
+            Asked::Answered(Ok(ref verdict)) => Begun::Admitted(self.kept_of(verdict)),
             Asked::Answered(Err(error)) => Begun::Refused(self.rejection(error)),
             Asked::Waiting(pending) => Begun::Waiting(Pending::Charge(pending)),
         }
@@ -167,19 +158,26 @@ impl Rules {
     /// Charges so that the charge can be given back.
     fn reserve(&self, parts: &Parts, cost: Cost) -> Begun {
         match self.meter.reserve(parts, cost).wait_up_to(self.patience).ask() {
-            AskedToReserve::Answered(Ok(reserved)) => {
-                Begun::Admitted(reserved.verdict().counted_by(), Some(Kept::Reserved(Box::new(reserved))))
-            }
+            AskedToReserve::Answered(Ok(reserved)) => Begun::Admitted(Some(Kept::Reserved(Box::new(reserved)))),
             AskedToReserve::Answered(Err(error)) => Begun::Refused(self.rejection(error)),
             AskedToReserve::Waiting(pending) => Begun::Waiting(Pending::Reservation(pending)),
         }
     }
 
-    /// What the answer to an admitted request needs of its charge; nothing, with most layers.
+    /// What the answer to an admitted request needs of its charge.
     pub(super) fn keep(&self, admitted: Admitted) -> Option<Kept> {
         match admitted {
-            Admitted::Charged(verdict) => self.told_of(&verdict).map(Kept::Told),
+            Admitted::Charged(verdict) => self.kept_of(&verdict),
             Admitted::Reserved(reserved) => Some(Kept::Reserved(Box::new(reserved))),
+        }
+    }
+
+    #[inline(always)]
+    fn kept_of(&self, verdict: &Verdict) -> Option<Kept> {
+        let told = self.told_of(verdict);
+        match verdict.counted_by() {
+            CountedBy::Store => told.map(Kept::Told),
+            by => Some(Kept::Elsewhere(by, told)),
         }
     }
 

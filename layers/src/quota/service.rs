@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use http::{Request, Response};
-use tower_quota_core::CountedBy;
 use tower_service::Service;
 
 use super::future::MeteredFuture;
@@ -41,16 +40,16 @@ where
     fn call(&mut self, request: Request<ReqBody>) -> Self::Future {
         let (mut parts, body) = request.into_parts();
         match self.rules.begin(&mut parts) {
-            Begun::Admitted(by, kept) => {
+            Begun::Admitted(kept) => {
                 let response = self.inner.call(Request::from_parts(parts, body));
                 let watched = kept.map(|kept| Watched::kept(&self.rules, kept));
-                MeteredFuture::running(response, by, watched)
+                MeteredFuture::running(response, watched)
             }
             Begun::Metered(charged) => {
                 let replaced = self.rules.replaces_answers().then(|| Box::new(parts.clone()));
                 let response = self.inner.call(Request::from_parts(parts, body));
                 let watched = Watched::ByHandler { rules: Arc::clone(&self.rules), charged, replaced };
-                MeteredFuture::running(response, CountedBy::Store, Some(watched))
+                MeteredFuture::running(response, Some(watched))
             }
             Begun::Refused(rejection) => MeteredFuture::refused(self.rules.refuse(&rejection, &parts)),
             Begun::Waiting(charge) => {
