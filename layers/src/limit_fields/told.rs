@@ -9,7 +9,7 @@ use http::{HeaderMap, HeaderValue, Response};
 use tower_quota_core::{Report, Verdict};
 
 use super::field::{Field, List, joined};
-use super::{Draft, LimitFields, ResetFormat};
+use super::kind::{Draft, LimitFields, ResetFormat};
 
 /// Writes the fields of a layer.
 #[derive(Debug)]
