@@ -5,7 +5,8 @@ use std::net::{IpAddr, SocketAddr};
 use http::request::Parts;
 use tower_quota_core::{KeyRead, Throttle};
 
-use super::{RequestKey, TrustedProxies};
+use super::request_key::RequestKey;
+use super::trusted_proxies::TrustedProxies;
 
 /// The address of the peer, for servers that tell it otherwise than axum and tonic do: put it into the request's extensions, for a
 /// Unix socket the address that its connections stand for.

@@ -10,6 +10,7 @@ use tower_quota_core::{ConfigError, Key};
 
 use super::address::address;
 use super::forwarded;
+use super::header::header_name;
 
 /// Which proxies are believed, and in which header they say whom they speak for.
 ///
@@ -88,7 +89,7 @@ impl TrustedProxies {
     ///
     /// `key.header` if HTTP allows no header of this name.
     pub fn header(mut self, name: &str) -> Result<Self, ConfigError> {
-        self.header = Header::Addresses(super::header_name(name)?);
+        self.header = Header::Addresses(header_name(name)?);
         Ok(self)
     }
 
