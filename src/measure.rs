@@ -114,7 +114,8 @@ impl<K: AsRef<[u8]>> KeyRead<K> {
 
 impl PerKeyAxis {
     /// This axis, counted under what `key` reads from a subject: a [`Key`], an `Option<Key>`, or a [`KeyRead`] where
-    /// nonsense must be told from nothing.
+    /// nonsense must be told from nothing. A key whose bytes the subject holds need not be made of them:
+    /// [`by_bytes`](Self::by_bytes).
     ///
     /// The key is a function of the subject alone: it may be read more than once. A panic of `key` is the caller's;
     /// nothing has been charged by then.
