@@ -10,6 +10,7 @@ use crate::axis::{AxisBuilder, PerKeyAxis};
 use crate::call_end::CallEnd;
 use crate::charge_error::ChargeError;
 use crate::config_error::ConfigError;
+use crate::counts;
 use crate::group::Group;
 use crate::key::Key;
 use crate::meter::Meter;
@@ -151,6 +152,7 @@ impl BackoffAxis {
                 return Ok(());
             }
             if clock.now().saturating_add(pause) > deadline {
+                counts::pause(self.0.axis.core().label);
                 return Err(Paused::For(pause));
             }
             clock.sleep(pause + jitter(pause)).await;

@@ -24,6 +24,13 @@ pub(crate) fn refusal_without_key(label: &Label) {
     count_refusal(label, "no_key");
 }
 
+/// A call was refused, because its key is paused.
+#[cfg(feature = "waiting")]
+pub(crate) fn pause(label: &Label) {
+    #[cfg(feature = "metrics")]
+    count_refusal(label, "paused");
+}
+
 #[cfg(feature = "metrics")]
 fn count_refusal(label: &Label, reason: &'static str) {
     let Label { group, axis, .. } = *label;

@@ -131,7 +131,7 @@ impl Panel {
     }
 
     /// This outcome, which is told of if it is a refusal.
-    pub(crate) fn last_outcome(&self, outcome: Result<Verdict, ChargeError>) -> Result<Verdict, ChargeError> {
+    pub(crate) fn last_outcome<T>(&self, outcome: Result<T, ChargeError>) -> Result<T, ChargeError> {
         if let Err(ChargeError::Refused(verdict) | ChargeError::Never(verdict)) = &outcome
             && let Some(report) = verdict.refused_by()
             && let Some(axis) = self.axis(report.label)

@@ -97,6 +97,9 @@ impl Reservation {
     /// otherwise. A failure is logged, and the charge stays.
     #[cfg(feature = "waiting")]
     pub fn cancel_soon(&self) {
+        if self.0.is_settled.load(Ordering::Acquire) {
+            return;
+        }
         let ledger = Arc::clone(self.0.claim.panel.ledger());
         match self.tell(&Cost::units(0)) {
             Ok(Answer::Ready(Ok(_))) | Err(_) => {}

@@ -1,9 +1,12 @@
 //! What is counted for dashboards and alarms.
 
+use std::time::Duration;
+
 use metrics::set_default_local_recorder;
 use tower::Layer;
 use tower_quota::{
-    ConcurrencyLayer, GlobalCapacityLayer, Group, HOUR, MemoryStore, OnStoreFailure, Quota, UserQuotaLayer, key,
+    ConcurrencyLayer, Cooldown, GlobalCapacityLayer, Group, HOUR, Key, MINUTE, MemoryStore, OnStoreFailure, Quota,
+    SECOND, UserQuotaLayer, key,
 };
 
 use crate::support::{Counted, SlowStore, accepting, group, request, status};
@@ -55,6 +58,24 @@ async fn each_decision_that_a_store_cannot_make_is_counted_by_the_reason() {
     }
     let of = |group: &str, kind: &str| format!("tower_quota_store_failures_total group={group} kind={kind}");
     assert_eq!(counted.all(), [(of("down", "unavailable"), 3), (of("full", "store_full"), 1)]);
+}
+
+#[tokio::test]
+async fn rests_and_pauses_refuse_too() {
+    let counted = Counted::default();
+    let _recorder = set_default_local_recorder(&counted);
+    let (group, _clock) = group();
+    let (key, rule) = (Key::from("alice"), Cooldown::after_attempts(1).rest(HOUR));
+    let pushes = group.cooldown("pushes", rule).build().unwrap();
+    drop(pushes.begin(&key, 1).await.unwrap());
+    assert!(pushes.begin(&key, 1).await.is_err());
+    assert!(pushes.batches(&key, &[1, 2], 2).wait_up_to(Duration::ZERO).next().await.is_err());
+    let mailbox = group.backoff("mailbox").build().unwrap();
+    mailbox.pause(&key, MINUTE).await.unwrap();
+    assert!(mailbox.wait(&key, SECOND).await.is_err());
+
+    let of = |axis: &str, reason: &str| format!("tower_quota_refusals_total group=test axis={axis} reason={reason}");
+    assert_eq!(counted.all(), [(of("mailbox", "paused"), 1), (of("pushes", "full"), 2)]);
 }
 
 #[tokio::test]

@@ -71,7 +71,7 @@ impl<'t, T> Batches<'t, T> {
         let begin = self.axis.begin(&self.key, wanted).wait_up_to(self.patience);
         // One call of a key at a time: the place in its line is kept until the call has ended.
         let turn = begin.take_turn().await?;
-        let (attempts, turn) = begin.begin_in_time(turn).await?;
+        let (attempts, turn) = begin.begin_in(turn).await?;
         // Uncounted, all that was wanted goes.
         let granted = usize::try_from(attempts.granted()).unwrap_or(usize::MAX).min(self.left.len());
         let (batch, left) = self.left.split_at(granted);

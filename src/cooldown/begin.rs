@@ -52,17 +52,16 @@ impl Begin {
     }
 
     async fn begin(self) -> Result<Attempts, ChargeError> {
-        let begun = self.begin_in_time(None).await;
-        let panel = self.axis.meter().panel();
-        begun.map(|(attempts, _)| attempts).map_err(|error| match panel.last_outcome(Err(error)) {
-            Err(error) => error,
-            Ok(_) => unreachable!("an error stays one"),
-        })
+        self.begin_in(None).await.map(|(attempts, _)| attempts)
     }
 
     /// Counts the attempts, standing in this place of the key's line if there is one already; and the place, if the
     /// attempts had one.
-    pub(super) async fn begin_in_time(&self, place: Option<Place>) -> Result<(Attempts, Option<Place>), ChargeError> {
+    pub(super) async fn begin_in(&self, place: Option<Place>) -> Result<(Attempts, Option<Place>), ChargeError> {
+        self.axis.meter().panel().last_outcome(self.begin_in_time(place).await)
+    }
+
+    async fn begin_in_time(&self, place: Option<Place>) -> Result<(Attempts, Option<Place>), ChargeError> {
         let (axis, panel) = (&self.axis, self.axis.meter().panel());
         let seen = axis.meter().see(&self.key)?;
         let (clock, lines) = (panel.ledger().clock(), &panel.ledger().lines);
