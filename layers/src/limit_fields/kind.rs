@@ -7,10 +7,10 @@ use super::field::Field;
 /// Which fields tell of the limits, on success and on refusal; none by default.
 ///
 /// A response has one line of each field, however many layers are around its handler. `RateLimit-Policy` and `RateLimit`
-/// list the axes of all layers that tell in them, from the outermost to the innermost; a field that has room for one axis
-/// tells of the tightest of all that are told in any field, the one with the smallest part of its limit left. Axes that
-/// share a name cannot be told apart by the client. Fields that the handler, or an upstream, has set itself are kept, and
-/// ours of that name left out.
+/// list the axes of all layers that tell in them, from the outermost to the innermost. A field that has room for one axis
+/// tells of the tightest, the one with the smallest part of its limit left, of all that the outermost layer with that field
+/// and those further in tell of. Axes that share a name cannot be told apart by the client. Fields that the handler, or an
+/// upstream, has set itself are kept, and ours of that name left out.
 ///
 /// ```
 /// use tower_quota::{Group, HOUR, LimitFields, MemoryStore, Quota, UserQuotaLayer, key};
