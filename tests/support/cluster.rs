@@ -5,7 +5,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{Server, free_port};
+use super::Server;
 
 /// A Redis Cluster of its own: as many primaries, each with as many replicas, as it is told.
 pub(crate) struct Cluster {
@@ -70,8 +70,7 @@ impl Cluster {
 }
 
 fn node(program: &Path) -> Server {
-    let bus = free_port().to_string();
-    let options = ["--cluster-enabled", "yes", "--cluster-node-timeout", "500", "--cluster-port", &bus];
+    let options = ["--cluster-enabled", "yes", "--cluster-node-timeout", "500"];
     // A node that has its slots serves them whatever happens to the others.
     let alone = ["--cluster-require-full-coverage", "no"];
     let quick = ["--repl-diskless-sync-delay", "0", "--cluster-replica-validity-factor", "0"];
