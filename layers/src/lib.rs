@@ -5,6 +5,7 @@ mod backoff;
 mod concurrency;
 mod content_type;
 mod cooldown;
+mod counts;
 mod gated;
 mod global_capacity;
 pub mod key;

@@ -11,6 +11,7 @@ use http::{Method, Request, Response};
 use super::gate::{Entry, Gate};
 use super::place::Place;
 use crate::answer::{Refusal, Refusals};
+use crate::counts;
 use crate::key::RequestKey;
 use crate::rejection::{Reason, Rejection};
 
@@ -70,8 +71,7 @@ impl Rules {
 
     /// There is no place for a request, and none to wait in, or not for as long.
     pub(super) fn busy(&self) -> Rejection {
-        #[cfg(feature = "metrics")]
-        metrics::counter!("tower_quota_busy_total").increment(1);
+        counts::busy();
         Rejection::plain(Reason::Busy).after(self.retry_after)
     }
 

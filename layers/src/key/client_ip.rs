@@ -7,6 +7,7 @@ use tower_quota_core::{KeyRead, Throttle};
 
 use super::request_key::RequestKey;
 use super::trusted_proxies::TrustedProxies;
+use crate::counts;
 
 /// The address of the peer, for servers that tell it otherwise than axum and tonic do: put it into the request's extensions, for a
 /// Unix socket the address that its connections stand for.
@@ -38,8 +39,7 @@ pub fn client_ip(trusted: TrustedProxies) -> RequestKey {
         Some(peer) => {
             let client = trusted.client(peer, parts);
             KeyRead::Found(trusted.key(client.unwrap_or_else(|| {
-                #[cfg(feature = "metrics")]
-                metrics::counter!("tower_quota_unreadable_addresses_total").increment(1);
+                counts::unreadable_address();
                 untold.at_most_each_second(warn);
                 peer
             })))
