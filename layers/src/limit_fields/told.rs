@@ -123,15 +123,15 @@ impl Told {
             .map_or(self.tightest, |inner| std::cmp::min_by(self.tightest, inner.tightest, Standing::by_tightness));
         let mut header = Header { fields: response.headers_mut(), is_ours: inner.map_or([false; 5], |it| it.is_ours) };
         if let Some(Lists { policies, limits }) = self.lists {
-            header.set(Field::Policy, policies, joined);
-            header.set(Field::Limit, limits, joined);
+            header.set(Field::Policy, policies, |ours, inner| joined(&ours, inner));
+            header.set(Field::Limit, limits, |ours, inner| joined(&ours, inner));
         }
         if let Some(format) = self.x_rate_limit {
             let reset = reset(tightest.reset, format);
             for (field, number) in
                 [(Field::XLimit, tightest.limit), (Field::XRemaining, tightest.remaining), (Field::XReset, reset)]
             {
-                header.set(field, number.into(), |tightest, _| tightest.clone());
+                header.set(field, number.into(), |tightest, _| tightest);
             }
         }
         let is_ours = header.is_ours;
@@ -147,11 +147,11 @@ struct Header<'h> {
 
 impl Header<'_> {
     /// Sets a field, unless somebody else has; `with` puts it together with what is there from a layer further in.
-    fn set(&mut self, field: Field, value: HeaderValue, with: impl Fn(&HeaderValue, &HeaderValue) -> HeaderValue) {
+    fn set(&mut self, field: Field, value: HeaderValue, with: impl Fn(HeaderValue, &HeaderValue) -> HeaderValue) {
         let is_ours = &mut self.is_ours[field as usize];
         match self.fields.entry(field.name()) {
             Entry::Occupied(mut inner) if *is_ours => {
-                let both = with(&value, inner.get());
+                let both = with(value, inner.get());
                 inner.insert(both);
             }
             Entry::Occupied(_) => {}

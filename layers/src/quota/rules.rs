@@ -158,7 +158,7 @@ impl Rules {
     /// Charges so that the charge can be given back.
     fn reserve(&self, parts: &Parts, cost: Cost) -> Begun {
         match self.meter.reserve(parts, cost).wait_up_to(self.patience).ask() {
-            AskedToReserve::Answered(Ok(reserved)) => Begun::Admitted(Some(Kept::Reserved(Box::new(reserved)))),
+            AskedToReserve::Answered(Ok(reserved)) => Begun::Admitted(self.keep(Admitted::Reserved(reserved))),
             AskedToReserve::Answered(Err(error)) => Begun::Refused(self.rejection(error)),
             AskedToReserve::Waiting(pending) => Begun::Waiting(Pending::Reservation(pending)),
         }
