@@ -11,6 +11,11 @@ use tower_quota::{
 
 use crate::support::{Counted, SlowStore, accepting, group, request, status};
 
+/// The counter of an axis's refusals.
+fn refusals(axis: &str, reason: &str) -> String {
+    format!("tower_quota_refusals_total group=test axis={axis} reason={reason}")
+}
+
 #[tokio::test]
 async fn each_refusal_is_counted_by_the_axis_that_gives_the_answer() {
     let counted = Counted::default();
@@ -28,7 +33,6 @@ async fn each_refusal_is_counted_by_the_axis_that_gives_the_answer() {
     capacity.set_quota(Quota::fixed_window(0, HOUR)).unwrap();
     assert_eq!(status(&service, request("carol")).await, 503);
 
-    let of = |axis: &str, reason: &str| format!("tower_quota_refusals_total group=test axis={axis} reason={reason}");
     let expected = [
         ("account", "full"),
         ("account", "never_fits"),
@@ -36,7 +40,7 @@ async fn each_refusal_is_counted_by_the_axis_that_gives_the_answer() {
         ("capacity", "closed"),
         ("capacity", "full"),
     ];
-    assert_eq!(counted.all(), expected.map(|(axis, reason)| (of(axis, reason), 1)));
+    assert_eq!(counted.all(), expected.map(|(axis, reason)| (refusals(axis, reason), 1)));
 }
 
 #[tokio::test]
@@ -74,8 +78,7 @@ async fn rests_and_pauses_refuse_too() {
     mailbox.pause(&key, MINUTE).await.unwrap();
     assert!(mailbox.wait(&key, SECOND).await.is_err());
 
-    let of = |axis: &str, reason: &str| format!("tower_quota_refusals_total group=test axis={axis} reason={reason}");
-    assert_eq!(counted.all(), [(of("mailbox", "paused"), 1), (of("pushes", "full"), 2)]);
+    assert_eq!(counted.all(), [(refusals("mailbox", "paused"), 1), (refusals("pushes", "full"), 2)]);
 }
 
 #[tokio::test]
