@@ -34,7 +34,8 @@ pin_project! {
     #[project = KindProjection]
     enum Kind<B> {
         Inner { #[pin] body: B },
-        Refusal { #[pin] body: Refusal },
+        // Rare, and large: in a box.
+        Refusal { body: Pin<Box<Refusal>> },
     }
 }
 
@@ -54,7 +55,7 @@ impl<B> AnswerBody<B> {
     }
 
     pub(crate) fn refusal(body: Refusal) -> Self {
-        Self { kind: Kind::Refusal { body } }
+        Self { kind: Kind::Refusal { body: Box::pin(body) } }
     }
 }
 
@@ -84,7 +85,7 @@ where
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         match self.project().kind.project() {
             KindProjection::Inner { body } => body.poll_frame(cx).map_err(Into::into),
-            KindProjection::Refusal { body } => body.poll_frame(cx),
+            KindProjection::Refusal { body } => body.as_mut().poll_frame(cx),
         }
     }
 
