@@ -46,10 +46,16 @@ where
 {
     /// Nothing is asked yet: a future that is not polled holds nothing.
     #[inline]
-    pub(super) fn new(service: S, request: Request<ReqBody>, rules: Arc<Rules>) -> Self {
-        let releases_at_head = rules.releases_at_head;
-        let (rules, request) = (Some(rules), Some(request));
-        Self { releases_at_head, rules, service, request, queued: None, held: None, response: None }
+    pub(super) fn new(service: S, request: Request<ReqBody>, rules: &Arc<Rules>) -> Self {
+        Self {
+            service,
+            request: Some(request),
+            releases_at_head: rules.releases_at_head,
+            rules: Some(Arc::clone(rules)),
+            queued: None,
+            held: None,
+            response: None,
+        }
     }
 }
 
@@ -77,11 +83,10 @@ where
         let response = ready!(running.poll(cx));
         // Given back at once on an error, however long the caller keeps this future.
         let held = this.held.take();
-        Poll::Ready(response.map(|response| {
-            let ends_here = *this.releases_at_head || has_no_body(&response);
-            let held = if ends_here { None } else { held };
-            response.map(|body| PermitBody::new(AnswerBody::inner(body), held))
-        }))
+        let response = response?;
+        let held = held.filter(|_| !*this.releases_at_head && !has_no_body(&response));
+        let (head, body) = response.into_parts();
+        Poll::Ready(Ok(Response::from_parts(head, PermitBody::new(AnswerBody::inner(body), held))))
     }
 }
 

@@ -38,9 +38,6 @@ where
     }
 
     fn call(&mut self, request: Request<ReqBody>) -> Self::Future {
-        // Before the request is moved: counting waits until all that was written before has arrived.
-        let rules = Arc::clone(&self.rules);
-        let ready = take_ready(&mut self.inner);
-        ConcurrencyFuture::new(ready, request, rules)
+        ConcurrencyFuture::new(take_ready(&mut self.inner), request, &self.rules)
     }
 }

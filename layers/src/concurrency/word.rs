@@ -9,15 +9,19 @@ use shuttle::sync::atomic::{AtomicUsize, Ordering};
 /// What is in flight, and how much may be: without a lock, for the requests of one lane. Closed, it counts nothing, and
 /// whoever closed it counts instead.
 pub(super) struct Word {
-    /// What is in flight, or `CLOSED`.
+    /// What is in flight, or, from `LEAST_CLOSED` up, that nothing is counted here.
     in_flight: AtomicUsize,
     limit: AtomicUsize,
 }
 
-const CLOSED: usize = 1 << (usize::BITS - 1);
+const LEAST_CLOSED: usize = 1 << (usize::BITS - 1);
 
-/// No limit and no weight is higher, so that what is in flight never reaches the bit of a closed word.
-pub(super) const MOST: usize = CLOSED >> 1;
+/// No limit and no weight is higher, so that what is in flight never makes a word a closed one.
+pub(super) const MOST: usize = LEAST_CLOSED >> 1;
+
+/// Far enough up to stay closed while all that is in flight is given back, one after the other, before whoever does sees
+/// that it is not counted here.
+const CLOSED: usize = LEAST_CLOSED + MOST;
 
 /// What came of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +37,11 @@ pub(super) fn fits(in_flight: usize, weight: usize, limit: usize) -> bool {
     limit > 0 && (in_flight == 0 || in_flight.saturating_add(weight) <= limit)
 }
 
+/// What is in flight, if it is counted in the word.
+fn counted(word: usize) -> usize {
+    if word < LEAST_CLOSED { word } else { 0 }
+}
+
 impl Word {
     pub(super) fn closed() -> Self {
         Self { in_flight: AtomicUsize::new(CLOSED), limit: AtomicUsize::new(0) }
@@ -43,7 +52,7 @@ impl Word {
     pub(super) fn take(&self, weight: usize) -> Attempt {
         let mut in_flight = self.in_flight.load(Ordering::Relaxed);
         loop {
-            if in_flight == CLOSED {
+            if in_flight >= LEAST_CLOSED {
                 return Attempt::Closed;
             }
             if !fits(in_flight, weight, self.limit.load(Ordering::Relaxed)) {
@@ -64,37 +73,19 @@ impl Word {
     /// Gives so much back; whether it was counted here.
     #[inline]
     pub(super) fn give_back(&self, weight: usize) -> bool {
-        let mut in_flight = self.in_flight.load(Ordering::Relaxed);
-        loop {
-            if in_flight == CLOSED {
-                return false;
-            }
-            match self.in_flight.compare_exchange_weak(
-                in_flight,
-                in_flight - weight,
-                Ordering::Release,
-                Ordering::Relaxed,
-            ) {
-                Ok(_) => return true,
-                Err(now) => in_flight = now,
-            }
-        }
+        // Looked at first, so that a word that stays closed is left alone.
+        self.in_flight.load(Ordering::Relaxed) < LEAST_CLOSED
+            && self.in_flight.fetch_sub(weight, Ordering::Release) < LEAST_CLOSED
     }
 
     /// What is in flight here.
     pub(super) fn in_flight(&self) -> usize {
-        match self.in_flight.load(Ordering::Acquire) {
-            CLOSED => 0,
-            in_flight => in_flight,
-        }
+        counted(self.in_flight.load(Ordering::Acquire))
     }
 
     /// Counts no more; what was in flight.
     pub(super) fn close(&self) -> usize {
-        match self.in_flight.swap(CLOSED, Ordering::AcqRel) {
-            CLOSED => 0,
-            in_flight => in_flight,
-        }
+        counted(self.in_flight.swap(CLOSED, Ordering::AcqRel))
     }
 
     /// Counts from here on.
