@@ -92,15 +92,22 @@ where
     let spent = time(|| {
         for _ in 0..ROUNDS {
             for account in accounts {
-                let mut request = Request::new(Body::empty());
-                request.headers_mut().insert("x-account", account.clone());
                 assert!(matches!(service.poll_ready(&mut context), Poll::Ready(Ok(()))));
-                let answer = pin!(service.call(request)).poll(&mut context);
-                assert!(matches!(answer, Poll::Ready(Ok(response)) if response.status() == 200));
+                let answer = pin!(service.call(request(account))).poll(&mut context);
+                // Looked at where it lies: moving it on is the caller's work.
+                assert!(matches!(&answer, Poll::Ready(Ok(response)) if response.status() == 200));
             }
         }
     });
     nanos_per(accounts.len() * ROUNDS, spent)
+}
+
+/// Made apart, so that no copy of it is counted as a layer's work.
+#[inline(never)]
+fn request(account: &HeaderValue) -> Request<Body> {
+    let mut request = Request::new(Body::empty());
+    request.headers_mut().insert("x-account", account.clone());
+    request
 }
 
 /// Answers at once.
