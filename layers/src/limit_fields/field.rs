@@ -51,7 +51,7 @@ impl List {
     }
 
     pub(super) fn into_value(self) -> HeaderValue {
-        HeaderValue::from_bytes(&self.text).expect("it is ASCII")
+        HeaderValue::try_from(self.text).expect("it is ASCII")
     }
 }
 

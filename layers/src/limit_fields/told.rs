@@ -4,7 +4,6 @@ use std::cmp::Ordering;
 use std::sync::OnceLock;
 use std::time::{Duration, SystemTime};
 
-use http::header::Entry;
 use http::{HeaderMap, HeaderValue, Response};
 use tower_quota_core::{Report, Verdict};
 
@@ -93,7 +92,7 @@ impl Policy {
 }
 
 fn limits(reports: &[Report]) -> HeaderValue {
-    let mut list = List::with_room_for(reports.len());
+    let mut list = List::with_room_for(2);
     for report in reports {
         let Standing { remaining, reset, .. } = Standing::of(report);
         list.push(report.axis(), [(";r=", remaining), (";t=", reset)]);
@@ -148,17 +147,13 @@ struct Header<'h> {
 impl Header<'_> {
     /// Sets a field, unless somebody else has; `with` puts it together with what is there from a layer further in.
     fn set(&mut self, field: Field, value: HeaderValue, with: impl Fn(HeaderValue, &HeaderValue) -> HeaderValue) {
-        let is_ours = &mut self.is_ours[field as usize];
-        match self.fields.entry(field.name()) {
-            Entry::Occupied(mut inner) if *is_ours => {
-                let both = with(value, inner.get());
-                inner.insert(both);
-            }
-            Entry::Occupied(_) => {}
-            Entry::Vacant(vacant) => {
-                vacant.insert(value);
-                *is_ours = true;
-            }
+        let (name, is_ours) = (field.name(), &mut self.is_ours[field as usize]);
+        // Not by an entry, which would move the value about more than once.
+        if !self.fields.contains_key(&name) {
+            self.fields.insert(name, value);
+            *is_ours = true;
+        } else if *is_ours && let Some(inner) = self.fields.get_mut(name) {
+            *inner = with(value, inner);
         }
     }
 }
