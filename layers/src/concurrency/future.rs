@@ -148,13 +148,13 @@ pin_project! {
 }
 
 impl Future for Queued {
-    /// `None`: it took too long.
+    /// `None`: it took too long, or had to make room for another.
     type Output = Option<Held>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Held>> {
         let this = self.project();
         match Pin::new(this.place).poll(cx) {
-            Poll::Ready(held) => Poll::Ready(Some(held)),
+            Poll::Ready(held) => Poll::Ready(held),
             Poll::Pending => this.patience.poll(cx).map(|()| None),
         }
     }

@@ -1,6 +1,6 @@
 //! Who goes through, and who waits in which order: the permits of a layer.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::PoisonError;
 #[cfg(not(all(test, shuttle)))]
 use std::sync::{Mutex, MutexGuard};
@@ -17,7 +17,8 @@ use super::word::{Attempt, MOST, Word, fits};
 /// Within a lane the first to come goes first, also past a later one that takes less. Of several lanes that wait for the
 /// total, the one with the least in flight goes first, and among equals the one whose first waiter came first: so a lane
 /// that is alone may use everything, and one that asks for much delays one that asks for little by no more than the end
-/// of one request (max-min fairness).
+/// of one request (max-min fairness). Nor can it fill the queue: when that is full, whoever comes last in the longest lane
+/// makes room for who would wait in a shorter one (longest queue drop: Suter, Lakshman, Stiliadis and Choudhury, 1998).
 ///
 /// Where there is one lane, and as long as nobody waits, permits are counted in a word; else under a lock.
 pub(super) struct Gate {
@@ -35,6 +36,12 @@ struct State {
     lanes: Lanes,
     /// The lanes whose first waiter waits for the total only: by what they have in flight, and by that waiter.
     ready: BTreeMap<(usize, u64), Option<Key>>,
+    /// The lanes with waiters: by how many there are, and by the first.
+    waiting: BTreeMap<(usize, u64), Option<Key>>,
+    /// Waiters that had to make room, until they see it.
+    displaced: HashSet<u64>,
+    /// Those who are to be woken once nothing is locked any more.
+    woken: Vec<Waker>,
 }
 
 /// How much may be in flight.
@@ -61,7 +68,7 @@ enum Lanes {
 #[derive(Default)]
 struct Lane {
     in_flight: usize,
-    /// Waiters by their numbers. One that is let through is not there any more.
+    /// Waiters by their numbers. One that is let through, or made room, is not there any more.
     queue: BTreeMap<u64, Waiter>,
 }
 
@@ -79,6 +86,14 @@ pub(super) enum Entry {
     Full,
 }
 
+/// How a waiter leaves the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Exit {
+    Through,
+    /// For a waiter of a shorter lane.
+    Displaced,
+}
+
 impl Gate {
     pub(super) fn new(limit: usize) -> Self {
         Self::with(Limits { lane: limit, total: usize::MAX }, Lanes::One(Lane::default()))
@@ -90,13 +105,24 @@ impl Gate {
 
     fn with(limits: Limits, lanes: Lanes) -> Self {
         let limits = limits.countable();
-        let mut state = State { limits, in_flight: 0, queued: 0, next: 0, lanes, ready: BTreeMap::new() };
+        let mut state = State {
+            limits,
+            in_flight: 0,
+            queued: 0,
+            next: 0,
+            lanes,
+            ready: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            displaced: HashSet::new(),
+            woken: Vec::new(),
+        };
         let word = Word::closed();
         state.open(&word);
         Self { word, state: Mutex::new(state) }
     }
 
-    /// Goes through if there is room and nobody waits for it; else joins a queue of at most so many.
+    /// Goes through if there is room and nobody waits for it; else joins a queue of at most so many, in which somebody else
+    /// may have to make room.
     #[inline]
     pub(super) fn enter(&self, key: Option<&Key>, weight: usize, most_queued: usize) -> Entry {
         match self.word.take(weight) {
@@ -109,16 +135,17 @@ impl Gate {
     /// Apart, so that the quick way stays small.
     #[inline(never)]
     fn enter_locked(&self, key: Option<&Key>, weight: usize, most_queued: usize) -> Entry {
-        self.locked(|state| state.enter(key, weight, most_queued))
+        self.change(|state| state.enter(key, weight, most_queued))
     }
 
-    /// Whether a waiter has been let through.
-    pub(super) fn poll(&self, key: Option<&Key>, number: u64, context: &Context<'_>) -> Poll<()> {
-        let mut state = self.lock();
-        match state.lanes.get_mut(key).and_then(|lane| lane.queue.get_mut(&number)) {
+    /// Whether a waiter has been let through, or had to make room for another.
+    pub(super) fn poll(&self, key: Option<&Key>, number: u64, context: &Context<'_>) -> Poll<Exit> {
+        let State { lanes, displaced, .. } = &mut *self.lock();
+        match lanes.get_mut(key).and_then(|lane| lane.queue.get_mut(&number)) {
             Some(Waiter { waker: Some(waker), .. }) => waker.clone_from(context.waker()),
             Some(waiter) => waiter.waker = Some(context.waker().clone()),
-            None => return Poll::Ready(()),
+            None if displaced.remove(&number) => return Poll::Ready(Exit::Displaced),
+            None => return Poll::Ready(Exit::Through),
         }
         Poll::Pending
     }
@@ -126,11 +153,8 @@ impl Gate {
     /// A waiter gives up, or gives back what it was let through with.
     pub(super) fn leave_queue(&self, key: Option<&Key>, number: u64, weight: usize) {
         self.change(|state| {
-            let mut waited = false;
-            state.change_lane(key, |lane| waited = lane.queue.remove(&number).is_some());
-            if waited {
-                state.queued -= 1;
-            } else {
+            let waited = state.remove_waiter(key, number).is_some();
+            if !waited && !state.displaced.remove(&number) {
                 state.give_back(key, weight);
             }
         });
@@ -179,23 +203,18 @@ impl Gate {
         }
     }
 
-    /// Changes something, lets through whoever may go then, and wakes them once nothing is locked any more.
-    fn change(&self, change: impl FnOnce(&mut State)) {
-        let mut woken = Vec::new();
-        self.locked(|state| {
-            change(state);
-            state.let_through(&mut woken);
-        });
-        woken.into_iter().for_each(Waker::wake);
-    }
-
-    /// Counts under the lock, and in the word again if that is enough afterwards.
-    fn locked<T>(&self, count: impl FnOnce(&mut State) -> T) -> T {
+    /// Changes something under the lock, lets through whoever may go then, and wakes them once nothing is locked any more.
+    /// Counts in the word again if that is enough afterwards.
+    fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         let mut state = self.lock();
         state.close(&self.word);
-        let counted = count(&mut state);
+        let changed = change(&mut state);
+        state.let_through();
         state.open(&self.word);
-        counted
+        let woken = std::mem::take(&mut state.woken);
+        drop(state);
+        woken.into_iter().for_each(Waker::wake);
+        changed
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -232,7 +251,7 @@ impl State {
             self.in_flight += weight;
             return Entry::Through;
         }
-        if self.queued >= most_queued {
+        if self.queued >= most_queued && !self.make_room(key) {
             return Entry::Full;
         }
         let number = self.next;
@@ -245,13 +264,36 @@ impl State {
         Entry::Queued(number)
     }
 
+    /// Displaces the last waiter of the longest lane, if that is still no shorter than this one with another waiter.
+    fn make_room(&mut self, key: Option<&Key>) -> bool {
+        let own = self.lanes.get_mut(key).map_or(0, |lane| lane.queue.len());
+        let Some((_, longest)) = self.waiting.last_key_value().filter(|((length, _), _)| *length > own + 1) else {
+            return false;
+        };
+        let longest = longest.clone();
+        let last = self.lanes.get_mut(longest.as_ref()).and_then(|lane| lane.queue.last_key_value());
+        let Some(number) = last.map(|(number, _)| *number) else { return false };
+        let waiter = self.remove_waiter(longest.as_ref(), number);
+        self.woken.extend(waiter.and_then(|waiter| waiter.waker));
+        self.displaced.insert(number);
+        true
+    }
+
+    /// Takes a waiter out of its queue, if it is there.
+    fn remove_waiter(&mut self, key: Option<&Key>, number: u64) -> Option<Waiter> {
+        let mut waiter = None;
+        self.change_lane(key, |lane| waiter = lane.queue.remove(&number));
+        self.queued -= usize::from(waiter.is_some());
+        waiter
+    }
+
     fn give_back(&mut self, key: Option<&Key>, weight: usize) {
         self.in_flight -= weight;
         self.change_lane(key, |lane| lane.in_flight -= weight);
     }
 
     /// Lets through whoever may go, in order.
-    fn let_through(&mut self, woken: &mut Vec<Waker>) {
+    fn let_through(&mut self) {
         while let Some((&(_, number), key)) = self.ready.first_key_value() {
             let key = key.clone();
             let waiter = self.lanes.get_mut(key.as_ref()).and_then(|lane| lane.queue.get(&number));
@@ -261,22 +303,28 @@ impl State {
             }
             self.in_flight += weight;
             self.queued -= 1;
+            let mut waker = None;
             self.change_lane(key.as_ref(), |lane| {
                 lane.in_flight += weight;
-                woken.extend(lane.queue.remove(&number).and_then(|waiter| waiter.waker));
+                waker = lane.queue.remove(&number).and_then(|waiter| waiter.waker);
             });
+            self.woken.extend(waker);
         }
     }
 
-    /// Changes a lane, and its place among those that are ready; forgets it if nothing is left of it.
+    /// Changes a lane, and its place among those that wait and those that are ready; forgets it if nothing is left of it.
     fn change_lane(&mut self, key: Option<&Key>, change: impl FnOnce(&mut Lane)) {
         let Some(lane) = self.lanes.get_mut(key) else { return };
-        if let Some(place) = lane.place() {
-            self.ready.remove(&place);
+        if let Some(first) = lane.first() {
+            self.ready.remove(&(lane.in_flight, first));
+            self.waiting.remove(&(lane.queue.len(), first));
         }
         change(lane);
-        if let Some(place) = lane.place().filter(|_| lane.is_ready(self.limits.lane)) {
-            self.ready.insert(place, key.cloned());
+        if let Some(first) = lane.first() {
+            if lane.is_ready(self.limits.lane) {
+                self.ready.insert((lane.in_flight, first), key.cloned());
+            }
+            self.waiting.insert((lane.queue.len(), first), key.cloned());
         }
         let is_over = lane.in_flight == 0 && lane.queue.is_empty();
         if is_over {
@@ -290,17 +338,17 @@ impl State {
         self.ready.clear();
         let ready = &mut self.ready;
         self.lanes.for_each(|key, lane| {
-            if let Some(place) = lane.place().filter(|_| lane.is_ready(limit)) {
-                ready.insert(place, key.cloned());
+            if let Some(first) = lane.first().filter(|_| lane.is_ready(limit)) {
+                ready.insert((lane.in_flight, first), key.cloned());
             }
         });
     }
 }
 
 impl Lane {
-    /// Where it stands among lanes that are ready, if anybody waits.
-    fn place(&self) -> Option<(usize, u64)> {
-        self.queue.first_key_value().map(|(number, _)| (self.in_flight, *number))
+    /// The number of its first waiter, if anybody waits.
+    fn first(&self) -> Option<u64> {
+        self.queue.first_key_value().map(|(number, _)| *number)
     }
 
     /// Whether its first waiter waits for nothing in the lane.

@@ -3,12 +3,13 @@
 use std::fmt;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
+use super::gate::Exit;
 use super::place::Place;
 use super::rules::Rules;
 
@@ -37,7 +38,7 @@ impl Drop for Held {
 pub(super) struct Waiting {
     of: Arc<Rules>,
     number: u64,
-    /// `None`: it has been taken through.
+    /// `None`: it waits no more.
     place: Option<Place>,
 }
 
@@ -49,15 +50,14 @@ impl Waiting {
 }
 
 impl Future for Waiting {
-    type Output = Held;
+    /// `None`: it had to make room for another.
+    type Output = Option<Held>;
 
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Held> {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Held>> {
         let place = self.place.as_ref().expect("a future is not polled after it is ready");
-        if place.poll(&self.of.gate, self.number, context).is_pending() {
-            return Poll::Pending;
-        }
-        let Some(place) = self.place.take() else { unreachable!("it was there") };
-        Poll::Ready(Held::new(Arc::clone(&self.of), place))
+        let exit = ready!(place.poll(&self.of.gate, self.number, context));
+        let place = self.place.take();
+        Poll::Ready(place.filter(|_| exit == Exit::Through).map(|place| Held::new(Arc::clone(&self.of), place)))
     }
 }
 
@@ -177,11 +177,14 @@ mod tests {
                         Entry::Through => Held::new(rules.clone(), place),
                         Entry::Queued(waiter) if number == 3 => {
                             match Waiting::new(rules.clone(), place, waiter).now_or_never() {
-                                Some(held) => held,
+                                Some(held) => held.expect("nobody makes room"),
                                 None => return,
                             }
                         }
-                        Entry::Queued(waiter) => Waiting::new(rules.clone(), place, waiter).await,
+                        Entry::Queued(waiter) => {
+                            let held = Waiting::new(rules.clone(), place, waiter).await;
+                            held.expect("nobody makes room")
+                        }
                         Entry::Full => panic!("there is room to wait"),
                     };
                     assert!(in_flight.fetch_add(1, Ordering::SeqCst) < LIMIT);

@@ -4,7 +4,7 @@ use std::task::{Context, Poll};
 
 use tower_quota_core::Key;
 
-use super::gate::{Entry, Gate};
+use super::gate::{Entry, Exit, Gate};
 use super::word::MOST;
 
 /// What a request takes, and of whose lane.
@@ -28,8 +28,8 @@ impl Place {
         gate.enter(self.key.as_deref(), self.weight, most_queued)
     }
 
-    /// Whether it has been let through, as the waiter of this number.
-    pub(super) fn poll(&self, gate: &Gate, number: u64, context: &Context<'_>) -> Poll<()> {
+    /// Whether it has been let through, as the waiter of this number, or had to make room for another.
+    pub(super) fn poll(&self, gate: &Gate, number: u64, context: &Context<'_>) -> Poll<Exit> {
         gate.poll(self.key.as_deref(), number, context)
     }
 

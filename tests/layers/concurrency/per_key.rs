@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use futures_util::future::join_all;
-use tower::Layer;
+use tower::{Layer, ServiceExt};
 use tower_quota::{ConcurrencyLayer, key};
 
 use super::{Held, LONG, settle, spawn};
@@ -31,6 +31,78 @@ async fn t39_a_greedy_key_uses_everything_alone_and_delays_another_by_one_reques
     assert_eq!(held.peak.load(Ordering::SeqCst), 4);
     join_all(requests).await;
     assert_eq!((layer.in_flight(), layer.keys()), (0, 0), "no key is kept");
+}
+
+#[tokio::test(start_paused = true)]
+async fn t39_a_greedy_key_does_not_fill_the_queue() {
+    let layer = per_key(2).total(2).max_wait(LONG).max_queue(4);
+    let held = Held::default();
+    let service = layer.layer(held.service());
+    let mut requests: Vec<_> = (0..6).map(|_| spawn(&service, "greedy")).collect();
+    settle().await;
+    assert_eq!((layer.in_flight(), layer.queued()), (2, 4));
+    // Alone in the queue, its own next one finds no room; others get some of what it has taken, whoever came last first.
+    requests.push(spawn(&service, "greedy"));
+    for polite in ["polite-1", "polite-2", "polite-3", "polite-4"] {
+        requests.push(spawn(&service, polite));
+        settle().await;
+    }
+    assert_eq!((layer.in_flight(), layer.queued(), layer.keys()), (2, 4, 4), "the fourth would not be better off");
+    while !held.at_work().is_empty() {
+        held.end_one().await;
+    }
+    let statuses: Vec<u16> = join_all(requests).await.into_iter().map(|answer| answer.unwrap()).collect();
+    let admitted = [200, 200, 200];
+    assert_eq!(statuses[..3], admitted);
+    assert_eq!(statuses[3..7], [503; 4], "three made room, one found none");
+    assert_eq!(statuses[7..], [200, 200, 200, 503]);
+    assert_eq!((layer.in_flight(), layer.queued(), layer.keys()), (0, 0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_made_room_and_is_dropped_gives_nothing_back() {
+    let layer = per_key(1).total(1).max_wait(LONG).max_queue(2);
+    let held = Held::default();
+    let service = layer.layer(held.service());
+    let greedy: Vec<_> = (0..3).map(|_| spawn(&service, "greedy")).collect();
+    settle().await;
+    // Both happen before the one that made room is polled again.
+    let polite = spawn(&service, "polite");
+    tokio::task::yield_now().await;
+    greedy[2].abort();
+    settle().await;
+    assert_eq!((layer.in_flight(), layer.queued()), (1, 2));
+    while !held.at_work().is_empty() {
+        held.end_one().await;
+    }
+    polite.await.unwrap();
+    assert_eq!((layer.in_flight(), layer.queued(), layer.keys()), (0, 0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_takes_little_goes_past_another_key_that_waits_for_much() {
+    let layer = per_key(10)
+        .total(4)
+        .max_wait(LONG)
+        .weight(|parts| parts.headers.get("x-weight").map_or(1, |weight| weight.to_str().unwrap().parse().unwrap()));
+    let held = Held::default();
+    let service = layer.layer(held.service());
+    let weighing = |account: &str, weight: &str| {
+        let mut request = request(account);
+        request.headers_mut().insert("x-weight", weight.parse().unwrap());
+        tokio::spawn(service.clone().oneshot(request))
+    };
+    let mut requests = vec![weighing("heavy", "3"), weighing("heavy", "3")];
+    settle().await;
+    assert_eq!((layer.in_flight(), layer.queued()), (3, 1));
+    // A key with nothing in flight goes first, and there is room for it.
+    requests.push(weighing("light", "1"));
+    settle().await;
+    assert_eq!((layer.in_flight(), layer.queued()), (4, 1));
+    while !held.at_work().is_empty() {
+        held.end_one().await;
+    }
+    join_all(requests).await;
 }
 
 #[tokio::test(start_paused = true)]
