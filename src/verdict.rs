@@ -6,6 +6,7 @@ use smallvec::SmallVec;
 
 use crate::name::{Axis, Label};
 use crate::question::Terms;
+use crate::quota::{Algorithm, Quota};
 
 /// Admitted or refused, with a report for each axis that was counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -134,6 +135,8 @@ pub struct Report {
     used: u64,
     reset: u64,
     wait: u64,
+    /// What a bucket gets back in a period; 0 for a window.
+    refill: u32,
     fit: Fit,
     above_watermark: bool,
 }
@@ -186,15 +189,15 @@ impl Report {
 
     /// A report on a request that fits and is charged.
     #[inline]
-    pub(crate) fn admitted(
-        label: &'static Label,
-        limit: u64,
-        period: u64,
-        used: u64,
-        reset: u64,
-        above_watermark: bool,
-    ) -> Self {
-        Self { label, limit, period, used, reset, wait: 0, fit: Fit::Fits, above_watermark }
+    pub(crate) fn admitted(label: &'static Label, quota: &Quota, used: u64, reset: u64, above_watermark: bool) -> Self {
+        let (limit, period, refill) = (quota.limit(), quota.counted().micros, refill_of(quota));
+        Self { label, limit, period, used, reset, wait: 0, refill, fit: Fit::Fits, above_watermark }
+    }
+
+    /// This report, on a request that was judged by another limit.
+    #[cfg(feature = "redis")]
+    pub(crate) fn by_limit(self, limit: u64) -> Self {
+        Self { limit, ..self }
     }
 
     pub(crate) fn in_micros(terms: &Terms, fit: Fit, used: u64, wait: u64, reset: u64, above_watermark: bool) -> Self {
@@ -204,8 +207,7 @@ impl Report {
             Fit::Fits | Fit::Never => 0,
         };
         let reset = reset.min(LONGEST_TOLD);
-        let (limit, period) = (terms.quota.limit(), terms.quota.counted().micros);
-        Self { label: terms.label, limit, period, used, reset, wait, fit, above_watermark }
+        Self { wait, fit, ..Self::admitted(terms.label, &terms.quota, used, reset, above_watermark) }
     }
 
     /// The name of the axis within its group.
@@ -226,6 +228,16 @@ impl Report {
     /// The period of the quota that this request was judged by: the window, or the time in which a bucket gets its refill.
     pub fn period(&self) -> Duration {
         Duration::from_micros(self.period)
+    }
+
+    /// The time in which the limit comes back whole: the window, or how long an empty bucket takes to fill.
+    pub fn window(&self) -> Duration {
+        if self.refill == 0 {
+            return self.period();
+        }
+        // No bucket takes more than ten years.
+        let micros = (u128::from(self.limit) * u128::from(self.period)).div_ceil(self.refill.into());
+        Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX))
     }
 
     /// Units used, with this request's own if it was charged. More than the limit after the limit was lowered.
@@ -272,6 +284,11 @@ impl Report {
 /// The longest wait that is told, in microseconds: 142 years. A limit that was cut far below what is used could make it
 /// longer, and a store that knows only doubles could not tell it exactly.
 const LONGEST_TOLD: u64 = 1 << 52;
+
+#[inline]
+fn refill_of(quota: &Quota) -> u32 {
+    if quota.algorithm() == Algorithm::TokenBucket { quota.refill() } else { 0 }
+}
 
 /// A time in microseconds; the longest that fits, if it does not.
 fn micros(time: Duration) -> u64 {

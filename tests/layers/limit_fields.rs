@@ -123,8 +123,48 @@ async fn the_old_fields_tell_of_the_tightest_axis() {
     let after = SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs();
     let [limit, remaining, reset] = x_fields(&second);
     assert_eq!((limit, remaining), ("5", "3"));
-    assert!((before + 60..=after + 60).contains(&reset.parse().unwrap()), "{reset}");
+    // Rounded up, so that whoever comes then does not come too early.
+    assert!((before + 61..=after + 61).contains(&reset.parse().unwrap()), "{reset}");
     assert_eq!(header(&second, LIMIT), Some(r#""account";r=98;t=3600, "capacity";r=3;t=60"#));
+}
+
+/// A cost of several units may not fit where a larger part is left than elsewhere.
+#[tokio::test]
+async fn the_old_fields_tell_of_the_axis_that_refuses() {
+    let (group, _clock) = group();
+    let account = group.per_key("account", Quota::fixed_window(30, HOUR)).build().unwrap();
+    let capacity = group.shared("capacity", Quota::fixed_window(3_000, MINUTE)).build().unwrap();
+    let cost = |parts: &http::request::Parts| -> u64 { parts.headers["x-cost"].to_str().unwrap().parse().unwrap() };
+    let layer = user(&account).and(GlobalCapacityLayer::new(&capacity)).unwrap().cost(cost);
+    let service = layer.limit_fields(LimitFields::x_rate_limit(ResetFormat::SecondsLeft)).layer(accepting());
+    let costing = |account: &str, cost: &str| {
+        let mut request = request(account);
+        request.headers_mut().insert("x-cost", cost.parse().unwrap());
+        request
+    };
+    for number in 0..94 {
+        assert_eq!(answer(&service, costing(&format!("account-{number}"), "30")).await.status(), 202);
+    }
+    assert_eq!(x_fields(&answer(&service, costing("alice", "28")).await), ["3000", "152", "60"], "the tightest: 5 %");
+    let refused = answer(&service, costing("alice", "3")).await;
+    assert_eq!((refused.status().as_u16(), header(&refused, "retry-after")), (429, Some("3600")));
+    assert_eq!(x_fields(&refused), ["30", "2", "3600"], "the one that refuses, though 7 % of it are left");
+}
+
+/// What a bucket lets through in the long run is not its capacity in the time of its refill.
+#[tokio::test]
+async fn the_policy_of_a_bucket_tells_how_long_it_takes_to_fill() {
+    let (group, _clock) = group();
+    for (axis, capacity, refill, period, policy) in [
+        ("burst", 100, 10, tower_quota::SECOND, r#""burst";q=100;w=10"#),
+        ("steady", 30, 30, HOUR, r#""steady";q=30;w=3600"#),
+        ("small", 1, 60, MINUTE, r#""small";q=1;w=1"#),
+        ("odd", 10, 3, tower_quota::SECOND, r#""odd";q=10;w=4"#),
+    ] {
+        let bucket = group.per_key(axis, Quota::token_bucket(capacity, refill, period)).build().unwrap();
+        let service = user(&bucket).limit_fields(LimitFields::draft_11()).layer(accepting());
+        assert_eq!(header(&answer(&service, request("alice")).await, POLICY), Some(policy));
+    }
 }
 
 /// A bucket is fresh again later than a refused call of one unit fits, and earlier than one of its whole capacity.

@@ -23,7 +23,7 @@ pub(crate) struct Fields {
 struct Policy {
     axis: &'static str,
     limit: u64,
-    period: Duration,
+    window: Duration,
 }
 
 /// What is told of one decision.
@@ -41,6 +41,7 @@ struct Lists {
 /// Where a caller stands on one axis; times in seconds.
 #[derive(Clone, Copy)]
 struct Standing {
+    fits: bool,
     limit: u64,
     remaining: u64,
     reset: u64,
@@ -81,12 +82,12 @@ impl Fields {
 
 impl Policy {
     fn of(report: &Report) -> Self {
-        Self { axis: report.axis(), limit: report.limit(), period: report.period() }
+        Self { axis: report.axis(), limit: report.limit(), window: report.window() }
     }
 
     fn list(policies: impl Iterator<Item = Self>) -> HeaderValue {
         let mut list = List::with_room_for(2);
-        policies.for_each(|Self { axis, limit, period }| list.push(axis, [(";q=", limit), (";w=", seconds(period))]));
+        policies.for_each(|Self { axis, limit, window }| list.push(axis, [(";q=", limit), (";w=", seconds(window))]));
         list.into_value()
     }
 }
@@ -104,13 +105,18 @@ impl Standing {
     fn of(report: &Report) -> Self {
         // A client that waits until the reset must not be refused then.
         let reset = seconds(report.reset().max(report.wait()));
-        Self { limit: report.limit(), remaining: report.remaining(), reset }
+        Self { fits: report.fits(), limit: report.limit(), remaining: report.remaining(), reset }
     }
 
-    /// By the part of the limit that is left, and then by how long it stays so.
+    /// What refuses comes first, the longest first; then by the part of the limit that is left, and by how long it stays so.
     fn by_tightness(&self, other: &Self) -> Ordering {
         let part = |one: &Self, of: &Self| u128::from(one.remaining) * u128::from(of.limit.max(1));
-        part(self, other).cmp(&part(other, self)).then(other.reset.cmp(&self.reset))
+        let by_reset = other.reset.cmp(&self.reset);
+        match (self.fits, other.fits) {
+            (false, false) => by_reset,
+            (true, true) => part(self, other).cmp(&part(other, self)).then(by_reset),
+            (fits, other_fits) => fits.cmp(&other_fits),
+        }
     }
 }
 
@@ -168,7 +174,8 @@ fn reset(seconds: u64, format: ResetFormat) -> u64 {
         ResetFormat::SecondsLeft => seconds,
         ResetFormat::UnixTime => {
             let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-            now.as_secs().saturating_add(seconds)
+            // Rounded up as well: whoever comes at that second must not come too early.
+            self::seconds(now).saturating_add(seconds)
         }
     }
 }

@@ -74,7 +74,6 @@ impl Known<'_> {
     #[inline(always)]
     fn report(&self, charged: &Assessment, now: u64, is_above: bool) -> Report {
         let reset = charged.fresh_at.saturating_sub(now);
-        let quota = &self.rate.quota;
-        Report::admitted(self.label, quota.limit(), quota.counted().micros, charged.used, reset, is_above)
+        Report::admitted(self.label, &self.rate.quota, charged.used, reset, is_above)
     }
 }

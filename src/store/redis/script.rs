@@ -184,8 +184,7 @@ impl Found {
     pub(super) fn report(&self, terms: &Terms) -> Report {
         let Self { used, wait, reset, is_above, mark: _, decided_by } = *self;
         if let Some(limit) = decided_by {
-            let period = terms.quota.counted().micros;
-            return Report::admitted(terms.label, limit, period, used, reset, is_above);
+            return Report::admitted(terms.label, &terms.quota, used, reset, is_above).by_limit(limit);
         }
         let fit = Fit::of(terms, wait.is_none());
         Report::in_micros(terms, fit, used, wait.unwrap_or_default(), reset, is_above)
