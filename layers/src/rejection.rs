@@ -128,7 +128,7 @@ impl Rejection {
     /// rounded up. `None` if no wait helps.
     pub fn retry_after(&self) -> Option<Duration> {
         let wait = self.wait()?;
-        Some(Duration::from_secs((wait.as_secs() + u64::from(wait.subsec_nanos() > 0)).max(1)))
+        Some(Duration::from_secs(wait.as_secs().saturating_add(u64::from(wait.subsec_nanos() > 0)).max(1)))
     }
 
     /// The wait as it is known.

@@ -94,6 +94,8 @@ async fn past_the_limit_a_request_is_refused_at_once() {
     settle().await;
     let refused = answer(&service, request("c")).await;
     assert_eq!((refused.status(), header(&refused, "retry-after")), (StatusCode::SERVICE_UNAVAILABLE, Some("1")));
+    let for_ever = layer.clone().retry_after(Duration::MAX).layer(held.service());
+    assert_eq!(header(&answer(&for_ever, request("c")).await, "retry-after"), Some("18446744073709551615"));
     assert_eq!(header(&refused, "cache-control"), Some("no-store"));
     assert_eq!(Rejection::of(&refused).unwrap().reason(), Reason::Busy);
     assert!(text(refused).await.contains("\"status\":503"));
@@ -278,6 +280,14 @@ async fn an_upgraded_connection_is_in_flight_as_long_as_its_task_keeps_the_permi
     assert_eq!(layer.in_flight(), 0);
     assert_eq!(status(&service, request("a")).await, 101);
     assert!(kept.lock().unwrap().is_none(), "a request that upgrades nothing needs no permit");
+
+    // One of all routes around one of this route: the task holds a place in each.
+    let all = ConcurrencyLayer::new(10);
+    let nested = all.layer(service);
+    assert_eq!(status(&nested, upgrade()).await, 101);
+    assert_eq!((all.in_flight(), layer.in_flight()), (1, 1));
+    *kept.lock().unwrap() = None;
+    assert_eq!((all.in_flight(), layer.in_flight()), (0, 0));
 }
 
 #[tokio::test]

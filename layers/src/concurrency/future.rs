@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use http::{Request, Response, StatusCode};
+use http::{Method, Request, Response, StatusCode};
 use http_body::Body;
 use pin_project_lite::pin_project;
 use tokio::time::Sleep;
@@ -26,7 +26,7 @@ pin_project! {
     where
         S: Service<Request<ReqBody>>,
     {
-        releases_at_head: bool,
+        ends_at_head: bool,
         // All until the request is let through.
         rules: Option<Arc<Rules>>,
         service: S,
@@ -48,10 +48,10 @@ where
     #[inline]
     pub(super) fn new(service: S, request: Request<ReqBody>, rules: &Arc<Rules>) -> Self {
         Self {
+            ends_at_head: rules.releases_at_head || request.method() == Method::HEAD,
+            rules: Some(Arc::clone(rules)),
             service,
             request: Some(request),
-            releases_at_head: rules.releases_at_head,
-            rules: Some(Arc::clone(rules)),
             queued: None,
             held: None,
             response: None,
@@ -84,7 +84,7 @@ where
         // Given back at once on an error, however long the caller keeps this future.
         let held = this.held.take();
         let response = response?;
-        let held = held.filter(|_| !*this.releases_at_head && !has_no_body(&response));
+        let held = held.filter(|_| !*this.ends_at_head && !has_no_body(&response));
         let (head, body) = response.into_parts();
         Poll::Ready(Ok(Response::from_parts(head, PermitBody::new(AnswerBody::inner(body), held))))
     }
@@ -164,7 +164,8 @@ impl Future for Queued {
 fn hold<ReqBody>(held: Held, request: &mut Option<Request<ReqBody>>) -> Holding {
     match request {
         Some(request) if asks_for_upgrade(request) => {
-            let (held, permit) = Holding::with_handler(held);
+            let outer = request.extensions_mut().remove();
+            let (held, permit) = Holding::with_handler(held, outer);
             request.extensions_mut().insert(permit);
             held
         }

@@ -69,7 +69,8 @@ impl Drop for Waiting {
     }
 }
 
-/// What a request holds while it is in flight: its place is given back when the last clone is dropped.
+/// What a request holds while it is in flight: its place is given back when the last clone is dropped. Of layers around each
+/// other it holds the place in each.
 ///
 /// A handler that upgrades the connection finds it in the request's extensions, and keeps it in the task that goes on
 /// with the connection: otherwise the place is given back with the response. It is there only for requests that ask for
@@ -84,10 +85,16 @@ impl Drop for Waiting {
 /// # let _ = upgraded;
 /// ```
 #[derive(Clone)]
-pub struct Permit(#[expect(dead_code, reason = "it is held")] Arc<Lease>);
+pub struct Permit {
+    #[expect(dead_code, reason = "it is held")]
+    lease: Arc<Lease>,
+    /// That of a layer further out.
+    #[expect(dead_code, reason = "it is held")]
+    outer: Option<Arc<Permit>>,
+}
 
 /// A place that several hold, and that may be given back before all of them have let go.
-struct Lease {
+pub(super) struct Lease {
     held: Mutex<Option<Held>>,
     /// Ends the hold in time.
     timer: OnceLock<AbortHandle>,
@@ -128,7 +135,7 @@ impl fmt::Debug for Permit {
 /// A place that is the response's alone, or shared with the handler or a timer.
 pub(super) enum Holding {
     Alone(#[expect(dead_code, reason = "it is held")] Held),
-    Shared(#[expect(dead_code, reason = "it is held")] Permit),
+    Shared(#[expect(dead_code, reason = "it is held")] Arc<Lease>),
 }
 
 impl Holding {
@@ -137,15 +144,15 @@ impl Holding {
     pub(super) fn new(held: Held) -> Self {
         match held.of.max_hold {
             None => Self::Alone(held),
-            at_most => Self::Shared(Permit(Lease::new(held, at_most))),
+            at_most => Self::Shared(Lease::new(held, at_most)),
         }
     }
 
-    /// The response's hold, and one for the handler.
-    pub(super) fn with_handler(held: Held) -> (Self, Permit) {
+    /// The response's hold, and one for the handler beside that of a layer further out.
+    pub(super) fn with_handler(held: Held, outer: Option<Permit>) -> (Self, Permit) {
         let at_most = held.of.max_hold;
-        let permit = Permit(Lease::new(held, at_most));
-        (Self::Shared(permit.clone()), permit)
+        let lease = Lease::new(held, at_most);
+        (Self::Shared(Arc::clone(&lease)), Permit { lease, outer: outer.map(Arc::new) })
     }
 }
 

@@ -106,6 +106,14 @@ async fn t32_a_request_is_in_flight_until_its_body_ends_fails_or_is_dropped() {
         assert_eq!(layer.in_flight(), 0, "{status}");
         drop(response);
     }
+    let service = layer.layer(service_fn(|_: Request<Body>| async {
+        Ok::<_, Infallible>(Response::new(Frames::of(&["of which only the length is told"])))
+    }));
+    let mut head = request("a");
+    *head.method_mut() = http::Method::HEAD;
+    let response = service.oneshot(head).await.unwrap();
+    assert_eq!(layer.in_flight(), 0, "HEAD");
+    drop(response);
     let empty = || {
         let mut frames = Frames::of(&[]);
         frames.ends_early = true;
