@@ -115,6 +115,14 @@ impl Attempts {
         self.when_dropped = self.success();
     }
 
+    /// From now on nothing was attempted when it is dropped: where failures are counted, it is none, and those before stay.
+    /// Attempts stay counted.
+    pub fn withdraw_when_dropped(&mut self) {
+        if self.axis.counts_failures() {
+            self.when_dropped = Outcome::Uncounted;
+        }
+    }
+
     fn success(&self) -> Outcome {
         match (self.axis.counts_failures(), self.axis.keeps_on_success()) {
             (true, false) => Outcome::Cleared,

@@ -11,8 +11,8 @@ use http::{Request, Response, StatusCode};
 use tower::{Layer, Service, ServiceExt, service_fn};
 use tower_quota::testing::FakeClock;
 use tower_quota::{
-    AttemptOutcome, BackoffLayer, Clock, Cooldown, CooldownAxis, CooldownLayer, Group, Key, MINUTE, MemoryStore,
-    Reason, RedisStore, Rejection, SECOND, Store, key,
+    AttemptOutcome, BackoffLayer, Clock, ConcurrencyLayer, Cooldown, CooldownAxis, CooldownLayer, Group, HOUR, Key,
+    MINUTE, MemoryStore, Reason, RedisStore, Rejection, SECOND, Store, UserQuotaLayer, key,
 };
 
 use crate::support::{Body, Probe, Server, accepting, answer, group, header, request, status};
@@ -136,6 +136,37 @@ async fn failures_are_told_by_the_status_a_function_or_the_handler() {
     let own = by_status
         .reject_with(|rejection, _| Response::builder().status(418).body(Body::from(rejection.to_string())).unwrap());
     assert_eq!(status(&own.layer(accepting()), request("a")).await, 418);
+}
+
+/// What a layer further in refuses never reached the other side.
+#[tokio::test]
+async fn a_refusal_of_our_own_is_neither_a_failure_nor_an_upstream_s_wish() {
+    let (group, _clock) = group();
+    let busy = ConcurrencyLayer::new(0);
+    let logins = group.cooldown("login", Cooldown::after_failures(3).within(HOUR).rest(HOUR)).build().unwrap();
+    let guard = CooldownLayer::new(&logins, account());
+    let refused = guard.layer(busy.layer(accepting()));
+    let wrong = guard.layer(answering(with_status(401)));
+    let told = guard.layer(busy.layer(accepting()).map_response(|mut response| {
+        response.extensions_mut().insert(AttemptOutcome::Failed);
+        response
+    }));
+    for _ in 0..2 {
+        assert_eq!(status(&wrong, request("a")).await, 401);
+    }
+    for _ in 0..5 {
+        assert_eq!(status(&refused, request("a")).await, 503, "neither locked nor counted");
+    }
+    // Nor were the two before forgotten; and what a handler says goes before.
+    assert_eq!(status(&told, request("a")).await, 503);
+    assert_eq!(status(&wrong, request("a")).await, 429);
+
+    let pauses = BackoffLayer::new(&group.backoff("upstream").build().unwrap(), key::constant("upstream"));
+    let account_axis = group.per_key("account", tower_quota::Quota::fixed_window(1, HOUR)).build().unwrap();
+    let outbound = pauses.layer(UserQuotaLayer::new(&account_axis, account()).layer(accepting()));
+    assert_eq!(status(&outbound, request("alice")).await, 202);
+    assert_eq!(status(&outbound, request("alice")).await, 429);
+    assert_eq!(status(&outbound, request("bob")).await, 202, "the upstream is not paused for alice's quota");
 }
 
 #[tokio::test]

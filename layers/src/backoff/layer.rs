@@ -15,7 +15,8 @@ use crate::key::RequestKey;
 /// before that time, by no instance if the store is shared.
 ///
 /// `Retry-After` is read as seconds or as any date of HTTP, against the response's own `Date`; of several the longest
-/// counts. What cannot be read is none. The response itself is passed on as it is, `Retry-After` included.
+/// counts. What cannot be read is none, and what one of our layers further in has refused is not the upstream's. The response
+/// itself is passed on as it is, `Retry-After` included.
 ///
 /// ```
 /// use std::time::Duration;

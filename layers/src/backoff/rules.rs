@@ -43,6 +43,10 @@ impl Gate for Rules {
     }
 
     fn answered<B>(&self, key: Key, response: Response<B>) -> Response<B> {
+        // A refusal by a layer further in is not the upstream's, which was not asked.
+        if Rejection::of(&response).is_some() {
+            return response;
+        }
         let asked = retry_after::of(response.status(), response.headers());
         let too_many = response.status() == StatusCode::TOO_MANY_REQUESTS;
         if let Some(time) = asked.or_else(|| too_many.then_some(self.otherwise)) {

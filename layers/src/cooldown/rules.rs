@@ -58,6 +58,11 @@ impl Gate for Rules {
 
     /// The call has ended with this response.
     fn answered<B>(&self, mut attempts: Attempts, response: Response<B>) -> Response<B> {
+        // What a layer further in has refused was not attempted, unless the handler tells of it.
+        if Rejection::of(&response).is_some() && response.extensions().get::<AttemptOutcome>().is_none() {
+            attempts.withdraw_when_dropped();
+            return response;
+        }
         let (head, body) = response.into_parts();
         if !self.has_failed(&head) {
             attempts.succeed_when_dropped();
