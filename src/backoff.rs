@@ -121,7 +121,7 @@ impl BackoffAxis {
         let (core, owner) = (self.0.axis.core(), Owner::Key(key.clone()));
         let rest_at_least = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         let ending = Ending { outcome: Outcome::Ended, call: 0, units: 0, rest_at_least };
-        core.ledger.end(&CallEnd { demand: core.demand(&owner, None, 0), ending }, CountedBy::Store)
+        self.0.meter.panel().end(&CallEnd { demand: core.demand(&owner, None, 0), ending }, CountedBy::Store)
     }
 
     /// How long a key is paused from now on; zero if it is not, or if the store cannot tell and the failure policy is

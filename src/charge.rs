@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use crate::charge_error::ChargeError;
 use crate::cost::Cost;
 use crate::key::Key;
-use crate::panel::Panel;
+use crate::panel::{Panel, Wanted};
 use crate::seen::Seen;
 use crate::store::{Answer, PendingAnswer};
 use crate::verdict::Verdict;
@@ -75,7 +75,7 @@ impl<'m> Charge<'m> {
                 && ledger.lines.are_empty()
                 && let Ok(Answer::Ready(answer)) = self.answer()
             {
-                let outcome = self.panel.outcome_so_far(answer, Some((&waiting.seen, &self.cost)));
+                let outcome = self.panel.outcome_so_far(answer, self.wanted());
                 if !matches!(outcome, Err(ChargeError::Refused(_))) {
                     return Asked::Answered(self.panel.last_outcome(outcome));
                 }
@@ -102,14 +102,11 @@ impl<'m> Charge<'m> {
 
     fn ask_once(&self) -> Asked {
         match self.answer() {
-            Ok(Answer::Ready(answer)) => {
-                let asked = self.seen.as_ref().ok().map(|seen| (seen, &self.cost));
-                Asked::Answered(self.panel.outcome(answer, asked))
-            }
+            Ok(Answer::Ready(answer)) => Asked::Answered(self.panel.outcome(answer, self.wanted())),
             Ok(Answer::Pending(answer)) => {
-                let asked = self.seen.as_ref().ok().and_then(|seen| self.panel.keep(seen, &self.cost));
+                let kept = self.wanted().filter(|_| self.panel.decides_by_share()).map(Kept::of).map(Box::new);
                 let panel = Arc::clone(self.panel);
-                Asked::Waiting(PendingCharge(Pending::Store { panel, asked, answer }))
+                Asked::Waiting(PendingCharge(Pending::Store { panel, kept, answer }))
             }
             Err(error) => Asked::Answered(Err(error)),
         }
@@ -121,7 +118,16 @@ impl<'m> Charge<'m> {
             return Err(foreign);
         }
         let seen = self.seen.as_ref().map_err(Clone::clone)?;
-        Ok(self.panel.decide(seen, &self.cost, self.request_id.as_ref()))
+        Ok(self.panel.decide(self.wanted_of(seen)))
+    }
+
+    /// What is asked, if the subject could be read.
+    fn wanted(&self) -> Option<Wanted<'_>> {
+        self.seen.as_ref().ok().map(|seen| self.wanted_of(seen))
+    }
+
+    fn wanted_of<'a>(&'a self, seen: &'a Seen) -> Wanted<'a> {
+        Wanted { seen, cost: &self.cost, request_id: self.request_id.as_ref(), call: 0 }
     }
 
     /// The error of a cost that names an axis which is no part of the decision.
@@ -171,11 +177,29 @@ pub struct PendingCharge(Pending);
 enum Pending {
     Store {
         panel: Arc<Panel>,
-        asked: Option<Box<(Seen, Cost)>>,
+        kept: Option<Box<Kept>>,
         answer: PendingAnswer<Verdict>,
     },
     #[cfg(feature = "waiting")]
     InLine(Pin<Box<dyn Future<Output = Result<Verdict, ChargeError>> + Send>>),
+}
+
+/// A copy of what was asked, for a process that decides by itself what the store does not.
+struct Kept {
+    seen: Seen,
+    cost: Cost,
+    request_id: Option<Key>,
+}
+
+impl Kept {
+    fn of(wanted: Wanted<'_>) -> Self {
+        let Wanted { seen, cost, request_id, call: _ } = wanted;
+        Self { seen: seen.clone(), cost: cost.clone(), request_id: request_id.cloned() }
+    }
+
+    fn wanted(&self) -> Wanted<'_> {
+        Wanted { seen: &self.seen, cost: &self.cost, request_id: self.request_id.as_ref(), call: 0 }
+    }
 }
 
 impl Future for PendingCharge {
@@ -183,10 +207,9 @@ impl Future for PendingCharge {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut self.0 {
-            Pending::Store { panel, asked, answer } => {
+            Pending::Store { panel, kept, answer } => {
                 let answer = ready!(answer.as_mut().poll(cx));
-                let asked = asked.as_deref().map(|(seen, cost)| (seen, cost));
-                Poll::Ready(panel.outcome(answer, asked))
+                Poll::Ready(panel.outcome(answer, kept.as_deref().map(Kept::wanted)))
             }
             #[cfg(feature = "waiting")]
             Pending::InLine(charge) => charge.as_mut().poll(cx),

@@ -150,12 +150,15 @@ impl Ledger {
 
     /// Takes down the end of a call that was counted by the store, or by this process's share.
     #[cfg(feature = "waiting")]
-    pub(crate) fn end(&self, end: &CallEnd<'_>, counted_by: CountedBy) -> Answer<()> {
-        match (counted_by, &self.store) {
-            (CountedBy::Store, Backend::Memory(memory)) => memory.end(end),
-            (CountedBy::Store, Backend::Other(store)) => store.end(end),
-            (CountedBy::LocalShare, _) => self.local.get_or_init(MemoryStore::new).end(end),
-            (CountedBy::Nobody, _) => Answer::Ready(Ok(())),
+    pub(crate) fn end(&self, end: &CallEnd<'_>, counted_by: CountedBy, share: Option<u8>) -> Answer<()> {
+        match (counted_by, &self.store, share) {
+            (CountedBy::LocalShare, _, Some(percent)) => {
+                let end = CallEnd { demand: end.demand.by_share(percent), ..*end };
+                self.local.get_or_init(MemoryStore::new).end(&end)
+            }
+            (CountedBy::Nobody, ..) => Answer::Ready(Ok(())),
+            (_, Backend::Memory(memory), _) => memory.end(end),
+            (_, Backend::Other(store), _) => store.end(end),
         }
     }
 

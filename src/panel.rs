@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use crate::axis::AxisCore;
+#[cfg(feature = "waiting")]
+use crate::call_end::CallEnd;
 use crate::charge_error::ChargeError;
 use crate::cost::Cost;
 use crate::failure::OnStoreFailure;
@@ -24,6 +26,17 @@ pub(crate) struct Panel {
     on_store_failure: OnStoreFailure,
 }
 
+/// What is asked of a panel.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted<'a> {
+    pub(crate) seen: &'a Seen,
+    pub(crate) cost: &'a Cost,
+    /// What the request calls itself, if it is not to be charged twice.
+    pub(crate) request_id: Option<&'a Key>,
+    /// What the call is known by, if its end is told later; else 0.
+    pub(crate) call: u64,
+}
+
 impl Panel {
     pub(crate) fn new(axes: Vec<Arc<AxisCore>>) -> Self {
         let strictest = axes.iter().map(|axis| axis.on_store_failure).max();
@@ -43,15 +56,19 @@ impl Panel {
         )
     }
 
-    /// What the store says to a charge of this cost.
-    pub(crate) fn decide(&self, seen: &Seen, cost: &Cost, request_id: Option<&Key>) -> Answer<Verdict> {
-        self.ledger().decide(&self.question(seen, cost).of_request(request_id))
+    /// What the store says to a charge.
+    pub(crate) fn decide(&self, wanted: Wanted<'_>) -> Answer<Verdict> {
+        self.ledger().decide(&self.question_of(wanted))
     }
 
-    /// What the store says to a call of this number, which ends later.
+    fn question_of<'a>(&'a self, wanted: Wanted<'a>) -> Question<'a> {
+        self.question(wanted.seen, wanted.cost).of_request(wanted.request_id).of_call(wanted.call)
+    }
+
+    /// Takes down the end of a call, with whoever counted it.
     #[cfg(feature = "waiting")]
-    pub(crate) fn decide_call(&self, seen: &Seen, cost: &Cost, call: u64) -> Answer<Verdict> {
-        self.ledger().decide(&self.question(seen, cost).of_call(call))
+    pub(crate) fn end(&self, end: &CallEnd<'_>, counted_by: CountedBy) -> Answer<()> {
+        self.ledger().end(end, counted_by, self.share())
     }
 
     /// What the store says to a charge that turned out to be worth something else, from whoever counted it.
@@ -99,34 +116,32 @@ impl Panel {
         self.axes.iter().find(|axis| axis.label == label).map(|axis| &**axis)
     }
 
-    /// What this process decides by itself if the store does not, is decided from a copy of what was asked: made only
-    /// where that is the policy.
-    pub(crate) fn keep(&self, seen: &Seen, cost: &Cost) -> Option<Box<(Seen, Cost)>> {
-        let is_needed = matches!(self.on_store_failure, OnStoreFailure::Local { .. });
-        is_needed.then(|| Box::new((seen.clone(), cost.clone())))
+    /// Whether this process decides by itself what the store does not, from what was asked.
+    pub(crate) fn decides_by_share(&self) -> bool {
+        self.share().is_some()
     }
 
     /// What the store's answer means to the caller, who has asked this.
     pub(crate) fn outcome(
         &self,
         answer: Result<Verdict, StoreError>,
-        asked: Option<(&Seen, &Cost)>,
+        wanted: Option<Wanted<'_>>,
     ) -> Result<Verdict, ChargeError> {
-        self.last_outcome(self.outcome_so_far(answer, asked))
+        self.last_outcome(self.outcome_so_far(answer, wanted))
     }
 
     /// The same, of a charge that may be asked again if it is refused.
     pub(crate) fn outcome_so_far(
         &self,
         answer: Result<Verdict, StoreError>,
-        asked: Option<(&Seen, &Cost)>,
+        wanted: Option<Wanted<'_>>,
     ) -> Result<Verdict, ChargeError> {
         match answer {
             Ok(verdict) => {
                 self.ledger().note_answer();
                 judged(verdict)
             }
-            Err(error) => self.without_store(error, asked),
+            Err(error) => self.without_store(error, wanted),
         }
     }
 
@@ -141,15 +156,14 @@ impl Panel {
         outcome
     }
 
-    fn without_store(&self, error: StoreError, asked: Option<(&Seen, &Cost)>) -> Result<Verdict, ChargeError> {
+    fn without_store(&self, error: StoreError, wanted: Option<Wanted<'_>>) -> Result<Verdict, ChargeError> {
         let policy = self.on_store_failure;
         self.ledger().note_failure(&error, policy);
         match policy {
             OnStoreFailure::Open => Ok(Verdict::uncounted()),
             OnStoreFailure::Closed => Err(ChargeError::Store(error)),
             OnStoreFailure::Local { percent } => {
-                let local =
-                    asked.and_then(|(seen, cost)| self.ledger().decide_by_share(&self.question(seen, cost), percent));
+                let local = wanted.and_then(|wanted| self.ledger().decide_by_share(&self.question_of(wanted), percent));
                 match local {
                     Some(Answer::Ready(Ok(verdict))) => judged(verdict.by_local_share()),
                     _ => Err(ChargeError::Store(error)),

@@ -29,7 +29,6 @@ impl<'a> Question<'a> {
     }
 
     /// This question, asked for the call of this number.
-    #[cfg(feature = "waiting")]
     pub(crate) fn of_call(mut self, call: u64) -> Self {
         self.demands.iter_mut().for_each(|demand| demand.terms.call = call);
         self
@@ -39,11 +38,9 @@ impl<'a> Question<'a> {
     /// fits only the whole limit.
     pub(crate) fn by_share(&self, percent: u8) -> Option<Self> {
         let share = |demand: &Demand<'a>| {
-            let quota = demand.terms.quota.share(percent);
-            let terms = Terms { quota, ..demand.terms };
-            let rate = Rate::of(terms.label, quota);
-            let fits_only_the_whole = demand.terms.can_fit() && !terms.can_fit();
-            (!fits_only_the_whole).then_some(Demand { terms, rate, watermark: None, ..*demand })
+            let shared = demand.by_share(percent);
+            let fits_only_the_whole = demand.terms.can_fit() && !shared.terms.can_fit();
+            (!fits_only_the_whole).then_some(shared)
         };
         let demands = self.demands.iter().map(share).collect::<Option<_>>()?;
         Some(Self { demands, ..*self })
@@ -100,6 +97,13 @@ pub enum Owner {
 }
 
 impl<'a> Demand<'a> {
+    /// This demand, judged by `percent` of the limit instead of all of it, and without a watermark.
+    pub(crate) fn by_share(&self, percent: u8) -> Self {
+        let quota = self.terms.quota.share(percent);
+        let terms = Terms { quota, ..self.terms };
+        Self { terms, rate: Rate::of(terms.label, quota), watermark: None, ..*self }
+    }
+
     /// What it is judged by.
     pub fn terms(&self) -> &Terms {
         &self.terms

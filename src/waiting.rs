@@ -13,7 +13,7 @@ use crate::cost::Cost;
 use crate::digest::Digest;
 use crate::key::Key;
 use crate::lines::Place;
-use crate::panel::Panel;
+use crate::panel::{Panel, Wanted};
 use crate::seen::Seen;
 use crate::verdict::Verdict;
 
@@ -100,8 +100,9 @@ impl Waiting {
     }
 
     async fn ask(&self) -> Result<Verdict, ChargeError> {
-        let answer = self.panel.decide(&self.seen, &self.cost, self.request_id.as_ref()).wait().await;
-        self.panel.outcome_so_far(answer, Some((&self.seen, &self.cost)))
+        let wanted = Wanted { seen: &self.seen, cost: &self.cost, request_id: self.request_id.as_ref(), call: 0 };
+        let answer = self.panel.decide(wanted).wait().await;
+        self.panel.outcome_so_far(answer, Some(wanted))
     }
 
     /// The counters that are charged, in order.

@@ -154,7 +154,7 @@ impl Attempts {
         let rest_at_least = u64::try_from(rest_at_least.as_micros()).unwrap_or(u64::MAX);
         let ending = Ending { outcome, call: self.call, units: self.granted, rest_at_least };
         let end = CallEnd { demand: core.demand(&owner, None, self.granted), ending };
-        core.ledger.end(&end, self.counted_by)
+        self.axis.meter().panel().end(&end, self.counted_by)
     }
 }
 

@@ -13,6 +13,7 @@ use crate::cost::Cost;
 use crate::digest::Digest;
 use crate::key::Key;
 use crate::lines::Place;
+use crate::panel::Wanted;
 use crate::seen::Seen;
 use crate::verdict::Verdict;
 use crate::waiting::first_in_time;
@@ -122,8 +123,9 @@ impl Begin {
 
     async fn ask(&self, seen: &Seen, attempts: u64) -> Result<(Verdict, u64), ChargeError> {
         let (panel, cost, call) = (self.axis.meter().panel(), Cost::units(attempts), next_call());
-        let answer = panel.decide_call(seen, &cost, call).wait().await;
-        Ok((panel.outcome_so_far(answer, Some((seen, &cost)))?, call))
+        let wanted = Wanted { seen, cost: &cost, request_id: None, call };
+        let answer = panel.decide(wanted).wait().await;
+        Ok((panel.outcome_so_far(answer, Some(wanted))?, call))
     }
 
     /// What is wanted does not fit below the limit, and cannot be made smaller.

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tower_quota::testing::FakeClock;
 use tower_quota::{
-    Answer, ChargeError, Cost, CountedBy, Group, HOUR, Key, MemoryStore, Meter, OnStoreFailure, Question, Quota, Store,
-    StoreError, StoreErrorKind, Verdict, Watermark,
+    Answer, ChargeError, Cooldown, CooldownAxis, Cost, CountedBy, Group, HOUR, Key, MINUTE, MemoryStore, Meter,
+    OnStoreFailure, Question, Quota, Store, StoreError, StoreErrorKind, Verdict, Watermark,
 };
 
 use crate::support::{Log, by_name, charge, group, now};
@@ -66,6 +66,39 @@ fn a_local_share_counts_by_its_part_of_each_limit() {
     let verdict = now(meter.charge("a", 1).into_future()).unwrap();
     assert_eq!(verdict.counted_by(), CountedBy::Store);
     assert_eq!(verdict.reports()[0].used(), 1, "what was counted meanwhile stays out of the store");
+}
+
+#[tokio::test]
+async fn a_local_share_of_attempts_and_of_failures_rests_as_the_whole_would() {
+    let group = Group::builder("local").on_store_failure(local(50)).build(Switched::off()).unwrap();
+    let wait_of = async |axis: &CooldownAxis| match axis.begin(&Key::from("a"), 1).await {
+        Err(ChargeError::Refused(verdict)) => verdict.wait(),
+        other => panic!("{other:?}"),
+    };
+    let attempts = group.cooldown("attempts", Cooldown::after_attempts(10).rest(HOUR)).build().unwrap();
+    let call = attempts.begin(&Key::from("a"), 5).await.unwrap();
+    assert_eq!((call.granted(), call.counted_by()), (5, CountedBy::LocalShare));
+    assert!(wait_of(&attempts).await > HOUR, "the call has not ended: its lease, and the rest");
+    call.end().await.unwrap();
+    assert!(wait_of(&attempts).await <= HOUR, "the rest starts with its end");
+
+    let rule = Cooldown::after_failures(10).within(MINUTE).rest(HOUR);
+    let failures = group.cooldown("failures", rule).build().unwrap();
+    for _ in 0..5 {
+        failures.begin(&Key::from("a"), 1).await.unwrap().failed().await.unwrap();
+    }
+    assert!(wait_of(&failures).await > MINUTE, "locked, not only counted for a minute");
+}
+
+#[test]
+fn a_request_of_an_id_is_charged_once_by_a_local_share_too() {
+    let group = Group::builder("local").on_store_failure(local(50)).build(Switched::off()).unwrap();
+    let meter = by_name(&group.per_key("account", "fixed 30/h").build().unwrap());
+    for _ in 0..5 {
+        let verdict = now(meter.charge("a", 1).request_id("order-7").into_future()).unwrap();
+        assert_eq!((verdict.counted_by(), verdict.reports()[0].used()), (CountedBy::LocalShare, 1));
+    }
+    assert_eq!(now(meter.charge("a", 1).into_future()).unwrap().reports()[0].used(), 2);
 }
 
 #[test]
