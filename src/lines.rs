@@ -44,13 +44,12 @@ impl Lines {
     /// A place at the end of the counter's line; `None` if it is too long.
     pub(crate) fn join(self: &Arc<Self>, counter: Digest) -> Option<Place> {
         let mut state = self.state.lock();
-        let number = state.numbers;
-        let line = state.lines.entry(counter).or_default();
-        if line.len() >= self.most_in_line {
+        if state.lines.get(&counter).map_or(0, Line::len) >= self.most_in_line {
             return None;
         }
-        line.insert(number, None);
+        let number = state.numbers;
         state.numbers += 1;
+        state.lines.entry(counter).or_default().insert(number, None);
         Some(Place { lines: Arc::clone(self), counter, number })
     }
 }
@@ -131,6 +130,13 @@ mod tests {
         let ready = Pin::new(&mut place.first()).poll(&mut context).is_ready();
         assert_eq!(ready, place.is_first());
         ready
+    }
+
+    #[test]
+    fn who_finds_no_place_leaves_nothing_behind() {
+        let lines = Arc::new(Lines::new(0));
+        assert!(lines.join(Digest::of_axis("g", "one")).is_none());
+        assert!(lines.are_empty());
     }
 
     #[test]
