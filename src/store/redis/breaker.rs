@@ -80,7 +80,8 @@ impl Breaker {
     }
 
     pub(super) fn succeeded(&self) {
-        if self.failures.load(Ordering::Relaxed) > 0 {
+        // A failure may open it that was counted before, and comes late.
+        if self.failures.load(Ordering::Relaxed) > 0 || self.is_open() {
             self.failures.store(0, Ordering::Relaxed);
             self.open.store(false, Ordering::Release);
         }
@@ -126,6 +127,17 @@ mod tests {
         assert!(!breaker.failed() && !breaker.failed() && breaker.failed());
         assert!(!breaker.failed(), "it was open");
         assert!(!passes(&breaker));
+        breaker.succeeded();
+        assert!(passes(&breaker));
+    }
+
+    #[test]
+    fn it_closes_though_a_late_failure_opened_it_after_a_success() {
+        let breaker = Breaker::new(1);
+        breaker.failed();
+        breaker.succeeded();
+        // Counted before the success, and only now taken for the one too many.
+        breaker.open.store(true, Ordering::Release);
         breaker.succeeded();
         assert!(passes(&breaker));
     }
