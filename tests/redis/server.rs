@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tower_quota::{ChargeError, CountedBy, OnStoreFailure, RedisStore, StoreErrorKind};
+use tower_quota::{ChargeError, Cooldown, CountedBy, Group, HOUR, OnStoreFailure, RedisStore, StoreErrorKind};
 
 use super::Items;
 use crate::support::{Log, Server};
@@ -12,6 +12,10 @@ async fn a_full_server_goes_on_with_what_is_there(server: Server) {
     let closed = Items::with_policy(store(), 3, 1_000, OnStoreFailure::Closed);
     let open = Items::over(store(), 3, 1_000);
     closed.charge("known").await.unwrap();
+    let reserved = closed.both.reserve("reserved", 3).await.unwrap();
+    let pushes = Group::new("push", store()).unwrap().cooldown("school", Cooldown::after_attempts(1).rest(HOUR));
+    let pushes = pushes.lease(HOUR).build().unwrap();
+    let call = pushes.begin(&"north".into(), 1).await.unwrap();
     let mut look = server.look();
     let () = redis::cmd("CONFIG").arg("SET").arg("maxmemory").arg("1").query(&mut look).unwrap();
 
@@ -22,11 +26,16 @@ async fn a_full_server_goes_on_with_what_is_there(server: Server) {
     assert_eq!(closed.charge("known").await, Ok(CountedBy::Store));
     assert_eq!(closed.charge("known").await, Ok(CountedBy::Store));
     assert!(matches!(closed.charge("known").await, Err(ChargeError::Refused(_))));
-    assert_eq!(closed.used("known").await, [3, 3]);
+    assert_eq!(closed.used("known").await, [3, 6]);
+    // What is given back to them is, and their calls end.
+    assert_eq!(reserved.settle(1).await.unwrap().reports()[0].used(), 1);
+    call.end().await.unwrap();
+    let Err(ChargeError::Refused(resting)) = pushes.begin(&"north".into(), 1).await else { panic!("it rests") };
+    assert!(resting.wait() <= HOUR, "since the call has ended, not from the end of its lease on");
     for _ in 0..100 {
         assert_eq!(open.charge("new").await, Ok(CountedBy::Nobody), "one full server does not open the breaker");
     }
-    assert_eq!(closed.used("known").await, [3, 3], "what found no room has charged nothing");
+    assert_eq!(closed.used("known").await, [3, 4], "what found no room has charged nothing");
 
     let () = redis::cmd("CONFIG").arg("SET").arg("maxmemory").arg("0").query(&mut look).unwrap();
     assert_eq!(closed.charge("new").await, Ok(CountedBy::Store), "as soon as there is room");

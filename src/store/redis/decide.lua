@@ -115,23 +115,6 @@ if refused or not charges then
   return table.concat(reply)
 end
 
--- Only the first write of a script can be refused, by a server without memory: nothing is written then. A change of an
--- expiry takes no memory, so where every counter is there already it comes first, and the decision is made nevertheless.
-local has_written = false
-local function write(key, value, milliseconds)
-  if has_written then
-    redis.call('SET', key, value, 'PX', milliseconds)
-    return
-  end
-  local answer = redis.pcall('SET', key, value, 'PX', milliseconds)
-  if answer.err and all_known and answer.err:find('OOM', 1, true) then
-    redis.call('PEXPIRE', key, milliseconds)
-    answer = redis.call('SET', key, value, 'PX', milliseconds)
-  end
-  has_written = true
-  return answer.err and answer
-end
-
 local failure
 if record then
   local recorded = { struct.pack(NUMBER, now + 1000 * remember), unpack(reply, 2) }
@@ -139,12 +122,11 @@ if record then
     local _, limit = struct.unpack(DEMAND, ARGV[i + 1])
     recorded[#recorded + 1] = struct.pack(NUMBER, limit)
   end
-  all_known = false
-  failure = write(record, table.concat(recorded), max(remember, keep))
+  failure = write(record, table.concat(recorded), max(remember, keep), false)
 end
 for i = 1, demands do
   if written[i] and not failure then
-    failure = write(KEYS[i], written[i], expires_in[i])
+    failure = write(KEYS[i], written[i], expires_in[i], all_known)
   end
 end
 return failure or table.concat(reply)

@@ -10,7 +10,7 @@
 --       rest_at_least  microseconds
 -- Reply 1: something changed; 0: nothing
 --
--- The forms are those of src/algorithm/attempts.rs and failures.rs. lapse.lua stands before this.
+-- The forms are those of src/algorithm/attempts.rs and failures.rs. lapse.lua and write.lua stand before this.
 
 local END, COUNTER, COUNTER_BYTES = '>I8I8c1I8I8I4I8I8I1I8', '>I8I8I8I8', 32
 local LONGEST = 2 ^ 52
@@ -66,6 +66,9 @@ if fresh_at <= now then
   redis.call('DEL', KEYS[1])
 else
   local milliseconds = max(min(ceil((fresh_at - now) / 1000) + 1000, math.floor(LONGEST / 1000)), keep)
-  redis.call('SET', KEYS[1], struct.pack(COUNTER, first, second, third, 0), 'PX', milliseconds)
+  local failure = write(KEYS[1], struct.pack(COUNTER, first, second, third, 0), milliseconds, counter)
+  if failure then
+    return failure
+  end
 end
 return 1

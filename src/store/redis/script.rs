@@ -19,13 +19,24 @@ pub(super) struct Script {
 }
 
 pub(super) static DECIDE: LazyLock<Script> = LazyLock::new(|| {
-    Script::new(concat!(include_str!("lapse.lua"), include_str!("judge.lua"), include_str!("decide.lua")))
+    Script::new(concat!(
+        include_str!("lapse.lua"),
+        include_str!("judge.lua"),
+        include_str!("write.lua"),
+        include_str!("decide.lua")
+    ))
 });
 pub(super) static SETTLE: LazyLock<Script> = LazyLock::new(|| {
-    Script::new(concat!(include_str!("lapse.lua"), include_str!("judge.lua"), include_str!("settle.lua")))
+    Script::new(concat!(
+        include_str!("lapse.lua"),
+        include_str!("judge.lua"),
+        include_str!("write.lua"),
+        include_str!("settle.lua")
+    ))
 });
-pub(super) static END: LazyLock<Script> =
-    LazyLock::new(|| Script::new(concat!(include_str!("lapse.lua"), include_str!("end.lua"))));
+pub(super) static END: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(concat!(include_str!("lapse.lua"), include_str!("write.lua"), include_str!("end.lua")))
+});
 pub(super) static CLAIM: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("claim.lua")));
 
 impl Script {

@@ -15,7 +15,7 @@
 --
 -- Reply bytes: as decide.lua's, of a look at the counters after that.
 --
--- What a counter is stands in judge.lua, which stands before this.
+-- What a counter is stands in judge.lua, which stands before this, and so does write.lua.
 
 local CIRCUMSTANCES, DEMAND = '>I8I8I8I8', '>c1I8I8I4I4I8I8'
 -- More cannot be used up, whatever was overrun: in all, and in a window of a sliding one.
@@ -59,6 +59,7 @@ now = time_of(now)
 
 local values = redis.call('MGET', unpack(KEYS))
 local reply, written, expires_in = { struct.pack(NUMBER, serial), struct.pack(NUMBER, now) }, {}, {}
+local all_known = true
 for i = 1, #KEYS do
   local claim, first, second, third, mark = read(values[i], KEYS[i])
   if not claim then
@@ -74,13 +75,15 @@ for i = 1, #KEYS do
   if changes and (values[i] or worth > charged) then
     written[i] = struct.pack(COUNTER, first, second, third, mark) .. claim
     expires_in[i] = kept_for(fresh_at, now, keep)
+    all_known = all_known and values[i]
   end
   local is_above = mark > 0 and mark % 2 == 0 and 1 or 0
   reply[i + 2] = struct.pack(FINDING, used, -1, until_then(fresh_at, now), mark, is_above)
 end
+local failure
 for i = 1, #KEYS do
-  if written[i] then
-    redis.call('SET', KEYS[i], written[i], 'PX', expires_in[i])
+  if written[i] and not failure then
+    failure = write(KEYS[i], written[i], expires_in[i], all_known)
   end
 end
-return table.concat(reply)
+return failure or table.concat(reply)
