@@ -21,7 +21,7 @@ use crate::verdict::Verdict;
 ///
 /// The first [`settle`](Self::settle) or [`cancel`](Self::cancel) of all clones counts; later ones change nothing. Either is
 /// sent to the store once: if its answer is lost, it is not known whether it was taken down, and nothing is given back
-/// twice.
+/// twice. One that provably was not ([`StoreError::did_nothing`](crate::StoreError::did_nothing)) may be tried again.
 ///
 /// A refund goes where the charge was: into the window that was charged, and into a bucket as far as it has not refilled
 /// since. What is gone by then takes nothing, so a refund never gives more than the charge took. What is worth more than
@@ -81,7 +81,15 @@ impl Reservation {
     /// taken down.
     pub async fn settle(&self, worth: impl Into<Cost>) -> Result<Verdict, ChargeError> {
         let answer = self.tell(&worth.into())?;
-        answer.wait().await.map_err(ChargeError::Store)
+        answer.wait().await.map_err(|error| ChargeError::Store(self.after(error)))
+    }
+
+    /// After this error it is settled, unless the store has done nothing.
+    fn after(&self, error: StoreError) -> StoreError {
+        if error.did_nothing() {
+            self.0.is_settled.store(false, Ordering::Release);
+        }
+        error
     }
 
     /// Gives the whole charge back.
@@ -100,22 +108,27 @@ impl Reservation {
         if self.0.is_settled.load(Ordering::Acquire) {
             return;
         }
-        let ledger = Arc::clone(self.0.claim.panel.ledger());
         match self.tell(&Cost::units(0)) {
             Ok(Answer::Ready(Ok(_))) | Err(_) => {}
-            Ok(Answer::Ready(Err(error))) => ledger.note_unsettled(&error),
+            Ok(Answer::Ready(Err(error))) => self.stays_charged(error),
             Ok(Answer::Pending(told)) => {
                 let Ok(runtime) = tokio::runtime::Handle::try_current() else {
-                    let error = StoreError::new(StoreErrorKind::Misconfigured);
-                    return ledger.note_unsettled(&error.because("there is no tokio runtime to tell the store on"));
+                    let error = StoreError::new(StoreErrorKind::Misconfigured).nothing_done();
+                    return self.stays_charged(error.because("there is no tokio runtime to tell the store on"));
                 };
+                let reservation = self.clone();
                 runtime.spawn(async move {
                     if let Err(error) = told.await {
-                        ledger.note_unsettled(&error);
+                        reservation.stays_charged(error);
                     }
                 });
             }
         }
+    }
+
+    #[cfg(feature = "waiting")]
+    fn stays_charged(&self, error: StoreError) {
+        self.0.claim.panel.ledger().note_unsettled(&self.after(error));
     }
 
     fn tell(&self, worth: &Cost) -> Result<Answer<Verdict>, ChargeError> {

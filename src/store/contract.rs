@@ -105,6 +105,7 @@ impl<T: fmt::Debug> fmt::Debug for Answer<T> {
 pub struct StoreError {
     kind: StoreErrorKind,
     reason: Cow<'static, str>,
+    did_nothing: bool,
 }
 
 /// Why a store could not answer.
@@ -126,12 +127,23 @@ pub enum StoreErrorKind {
 impl StoreError {
     /// An error of this kind.
     pub fn new(kind: StoreErrorKind) -> Self {
-        Self { kind, reason: Cow::Borrowed("") }
+        Self { kind, reason: Cow::Borrowed(""), did_nothing: false }
     }
 
     /// This error, and what an operator should know about it. It is logged: it names no caller.
     pub fn because(self, reason: impl Into<Cow<'static, str>>) -> Self {
         Self { reason: reason.into(), ..self }
+    }
+
+    /// This error, of a store that has provably done nothing of what it was asked: the same may be asked again without
+    /// being done twice.
+    pub fn nothing_done(self) -> Self {
+        Self { did_nothing: true, ..self }
+    }
+
+    /// Whether the store has provably done nothing of what it was asked. Else it may or may not have.
+    pub fn did_nothing(&self) -> bool {
+        self.did_nothing
     }
 
     /// Why the store could not answer.

@@ -99,6 +99,23 @@ async fn t52_a_settlement_whose_reply_is_lost_gives_nothing_back_twice() {
 }
 
 #[tokio::test]
+async fn a_settlement_that_was_provably_not_taken_down_may_be_tried_again() {
+    let server = Server::start();
+    for (reply, did_nothing) in [("-OOM no memory\r\n", true), ("-ERR of some kind\r\n", false)] {
+        let (proxy, items) = wired(&server).await;
+        items.account.reset(&"alice".into()).await.unwrap();
+        let reserved = items.both.reserve("alice", 20).await.unwrap();
+        proxy.set(Wire::Replies(reply));
+        let Err(ChargeError::Store(error)) = reserved.settle(5).await else { panic!("{reply}") };
+        assert_eq!(error.did_nothing(), did_nothing, "{reply}");
+        proxy.set(Wire::Works);
+        let used = reserved.settle(5).await.unwrap().reports()[0].used();
+        assert_eq!(used, if did_nothing { 5 } else { 20 }, "{reply}");
+        assert_eq!(reserved.settle(0).await.unwrap().reports()[0].used(), used, "settled once");
+    }
+}
+
+#[tokio::test]
 async fn t42_a_script_that_is_flushed_in_between_settles() {
     let server = Server::start();
     let (_proxy, items) = wired(&server).await;

@@ -22,7 +22,7 @@ const PROBE_WITHIN: Duration = Duration::from_secs(1);
 
 /// What is told while the breaker is open.
 pub(super) fn blocked() -> StoreError {
-    StoreError::new(StoreErrorKind::Unavailable).because("it has not answered for a while")
+    StoreError::new(StoreErrorKind::Unavailable).because("it has not answered for a while").nothing_done()
 }
 
 /// What all decisions of a store share.
@@ -169,12 +169,13 @@ impl Client {
     ) -> Result<(Arc<Lane>, Value), Fault> {
         let started = Instant::now();
         let left = |of: Duration| of.saturating_sub(started.elapsed());
-        let (mut patience, mut has_repeated, mut node) = (first, false, None);
+        let (mut patience, mut has_repeated, mut node, mut did_nothing) = (first, false, None, true);
         loop {
             let fault = match self.try_once(slot, node.take(), call, left(patience)).await {
-                Err(fault) => fault,
+                Err(fault) => fault.after(did_nothing),
                 answered => return answered,
             };
+            did_nothing = fault.did_nothing;
             // What comes of it is known only from the next sending.
             let detour = within(left(time), async { Ok(self.route.detour(slot, &fault).await) }).await;
             match detour {

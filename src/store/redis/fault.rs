@@ -11,6 +11,8 @@ use crate::store::contract::{StoreError, StoreErrorKind};
 pub(super) struct Fault {
     pub(super) rule: &'static Rule,
     pub(super) reason: Cow<'static, str>,
+    /// The script has not run, not by an earlier sending either.
+    pub(super) did_nothing: bool,
 }
 
 /// What a reply code, or its absence, means.
@@ -93,7 +95,7 @@ const fn rule(code: &'static str, executed: Executed, then: Then, kind: StoreErr
 
 impl Fault {
     fn new(rule: &'static Rule, reason: impl Into<Cow<'static, str>>) -> Self {
-        Self { rule, reason: reason.into() }
+        Self { rule, reason: reason.into(), did_nothing: rule.executed == Executed::No }
     }
 
     /// No connection could be made.
@@ -165,6 +167,11 @@ impl Fault {
         self.rule.then == Then::Reconnect && (self.rule.executed == Executed::No || has_request_id)
     }
 
+    /// This fault, of a call that was sent before with another outcome.
+    pub(super) fn after(self, did_nothing: bool) -> Self {
+        Self { did_nothing: self.did_nothing && did_nothing, ..self }
+    }
+
     /// Whether it tells that the server is in trouble, not just one counter.
     pub(super) fn is_the_servers(&self) -> bool {
         !matches!(self.rule.kind, StoreErrorKind::StoreFull | StoreErrorKind::Corrupt)
@@ -173,7 +180,8 @@ impl Fault {
 
 impl From<Fault> for StoreError {
     fn from(fault: Fault) -> Self {
-        Self::new(fault.rule.kind).because(fault.reason)
+        let error = Self::new(fault.rule.kind).because(fault.reason);
+        if fault.did_nothing { error.nothing_done() } else { error }
     }
 }
 
