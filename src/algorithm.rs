@@ -44,6 +44,8 @@ pub(crate) struct Ending {
     pub(crate) call: u64,
     /// Units that were charged for it.
     pub(crate) units: u64,
+    /// When it was charged, in microseconds.
+    pub(crate) charged_at: u64,
     /// Microseconds for which its counter shall rest at least.
     pub(crate) rest_at_least: u64,
 }

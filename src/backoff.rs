@@ -120,7 +120,7 @@ impl BackoffAxis {
         tracing::info!(target: "tower_quota::cooldown", axis = self.name(), seconds = time.as_secs(), "a pause starts");
         let (core, owner) = (self.0.axis.core(), Owner::Key(key.clone()));
         let rest_at_least = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
-        let ending = Ending { outcome: Outcome::Ended, call: 0, units: 0, rest_at_least };
+        let ending = Ending { outcome: Outcome::Ended, call: 0, units: 0, charged_at: 0, rest_at_least };
         self.0.meter.panel().end(&CallEnd { demand: core.demand(&owner, None, 0), ending }, CountedBy::Store)
     }
 

@@ -1,5 +1,7 @@
 //! The end of a call that was counted before it was made.
 
+use std::time::Duration;
+
 use crate::algorithm::{Ending, Outcome};
 use crate::question::Demand;
 
@@ -19,6 +21,16 @@ impl<'a> CallEnd<'a> {
     /// What the call was charged as; 0 if it was none at the boundary.
     pub fn call(&self) -> u64 {
         self.ending.call
+    }
+
+    /// When it was charged, by the store's clock.
+    pub fn charged_at(&self) -> Duration {
+        Duration::from_micros(self.ending.charged_at)
+    }
+
+    /// For how long the counter shall rest at least, since the other side asked for it; zero if it did not.
+    pub fn rest_at_least(&self) -> Duration {
+        Duration::from_micros(self.ending.rest_at_least)
     }
 
     /// What came of it.

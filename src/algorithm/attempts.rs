@@ -93,6 +93,10 @@ pub(super) fn end(quota: Quota, state: Option<State>, now: u64, ending: Ending) 
         _ if record.is_in_flight() && record.call == call => {
             (record.until, record.call) = (until(rest.max(rest_at_least)), 0);
         }
+        // Its end may be told with less: the rest starts now, and is over when it would be at the latest.
+        _ if record.is_in_flight() && rest_at_least > rest => {
+            (record.until, record.call) = (until(rest_at_least).max(record.until.saturating_add(rest)), 0);
+        }
         _ if record.is_in_flight() => return None,
         Record { until: 0, .. } if outcome == Outcome::DoesNotFit => record.until = until(rest),
         _ if rest_at_least == 0 => return None,

@@ -8,9 +8,10 @@ use crate::quota::Quota;
 
 #[derive(Clone, Copy, Default)]
 struct Record {
-    /// Of a lock: its end. Else the time of the first failure.
-    time: u64,
-    is_locked: bool,
+    /// The time of the first failure.
+    first: u64,
+    /// The end of the lock; 0 if there is none.
+    locked_until: u64,
     count: u32,
 }
 
@@ -23,15 +24,19 @@ impl Record {
 
     fn fresh_at(&self, now: u64, span: u64) -> u64 {
         match self {
-            Self { is_locked: true, .. } => self.time,
+            _ if self.is_locked() => self.locked_until,
             Self { count: 0, .. } => now,
-            _ => self.time.saturating_add(span),
+            _ => self.first.saturating_add(span),
         }
+    }
+
+    fn is_locked(&self) -> bool {
+        self.locked_until > 0
     }
 
     fn assessment(self, now: u64, span: u64, used: u64, fits_at: Option<u64>) -> Assessment {
         let fresh_at = self.fresh_at(now, span);
-        Assessment { used, fits_at, fresh_at, is_resting: self.is_locked, state: self.into() }
+        Assessment { used, fits_at, fresh_at, is_resting: self.is_locked(), state: self.into() }
     }
 }
 
@@ -39,12 +44,12 @@ pub(super) fn assess(quota: Quota, state: Option<State>, now: u64, cost: u64) ->
     let (limit, span) = (quota.limit(), span(quota));
     let mut record = Record::at(now, state, span);
     let count = u64::from(record.count);
-    if record.is_locked || count + cost > limit {
-        let used = if record.is_locked { count.max(limit) } else { count };
+    if record.is_locked() || count + cost > limit {
+        let used = if record.is_locked() { count.max(limit) } else { count };
         return record.assessment(now, span, used, Some(record.fresh_at(now, span)));
     }
     if record.count == 0 {
-        record.time = now;
+        record.first = now;
     }
     record.count += u32::try_from(cost).expect("a cost that fits is at most the limit, which is below 2^32");
     record.assessment(now, span, count + cost, None)
@@ -56,13 +61,18 @@ pub(super) fn end(quota: Quota, state: Option<State>, now: u64, ending: Ending) 
     let count = u64::from(record.count);
     match ending.outcome {
         Outcome::Cleared => record = Record::default(),
-        Outcome::Uncounted if record.is_locked => return None,
+        // Of failures before, it was none.
+        Outcome::Uncounted if count == 0 || ending.charged_at < record.first => return None,
         Outcome::Uncounted => {
             let left = count.saturating_sub(ending.units);
             record.count = u32::try_from(left).expect("less than a count, which is below 2^32");
+            if left < limit {
+                // It locked while this one was still under way, and counted.
+                record.locked_until = 0;
+            }
         }
-        Outcome::Ended if count >= limit && !record.is_locked => {
-            (record.time, record.is_locked) = (now.saturating_add(rest.max(ending.rest_at_least)), true);
+        Outcome::Ended if count >= limit && !record.is_locked() => {
+            record.locked_until = now.saturating_add(rest.max(ending.rest_at_least));
         }
         Outcome::Ended | Outcome::DoesNotFit => return None,
     }
@@ -76,12 +86,12 @@ fn span(quota: Quota) -> u64 {
 
 impl From<State> for Record {
     fn from(State { first, second, third }: State) -> Self {
-        Self { time: first, is_locked: second == 1, count: third }
+        Self { first, locked_until: second, count: third }
     }
 }
 
 impl From<Record> for State {
-    fn from(Record { time, is_locked, count }: Record) -> Self {
-        Self { first: time, second: is_locked.into(), third: count }
+    fn from(Record { first, locked_until, count }: Record) -> Self {
+        Self { first, second: locked_until, third: count }
     }
 }

@@ -10,6 +10,7 @@ use crate::algorithm::{Ending, Outcome};
 use crate::call_end::CallEnd;
 use crate::key::Key;
 use crate::question::Owner;
+use crate::quota::LONGEST;
 use crate::store::{Answer, StoreError};
 use crate::verdict::{CountedBy, Verdict};
 
@@ -26,6 +27,8 @@ pub struct Attempts {
     key: Key,
     granted: u64,
     call: u64,
+    /// In microseconds.
+    charged_at: u64,
     counted_by: CountedBy,
     has_reached_limit: bool,
     rest_at_least: Mutex<Duration>,
@@ -51,6 +54,7 @@ impl Attempts {
             key,
             granted,
             call,
+            charged_at: verdict.decided_at_micros(),
             counted_by: verdict.counted_by(),
             has_reached_limit,
             rest_at_least: Mutex::default(),
@@ -74,11 +78,13 @@ impl Attempts {
         self.counted_by
     }
 
-    /// Lets the key rest for at least so long after this call, since its other side asked for it: beside the rest of the
-    /// rule, which it does not replace. The longest that is told counts.
+    /// Lets the key rest for at least so long after this call, at most ten years, since its other side asked for it: beside
+    /// the rest of the rule, which it does not replace. The longest that is told counts. While another call at the limit is
+    /// under way, the rest starts with the end of this one, if what is told is longer than the rest of the rule. Where
+    /// failures are counted it makes the lock longer that this failure starts, and is nothing otherwise.
     pub fn rest_at_least(&self, time: Duration) {
         let mut longest = self.rest_at_least.lock();
-        *longest = time.max(*longest);
+        *longest = time.min(LONGEST).max(*longest);
     }
 
     /// The call has ended, well or not; where failures are counted, it has failed.
@@ -146,13 +152,19 @@ impl Attempts {
         if std::mem::replace(&mut self.has_ended, true) || !is_news {
             return Answer::Ready(Ok(()));
         }
-        if self.has_reached_limit || outcome == Outcome::DoesNotFit {
+        let starts_rest = match outcome {
+            Outcome::Ended => self.has_reached_limit,
+            Outcome::DoesNotFit => true,
+            Outcome::Cleared | Outcome::Uncounted => false,
+        };
+        if starts_rest {
             tracing::info!(target: "tower_quota::cooldown", axis = self.axis.name(), "a rest starts");
         }
         let core = self.axis.axis().core();
         let owner = Owner::Key(self.key.clone());
         let rest_at_least = u64::try_from(rest_at_least.as_micros()).unwrap_or(u64::MAX);
-        let ending = Ending { outcome, call: self.call, units: self.granted, rest_at_least };
+        let (call, units, charged_at) = (self.call, self.granted, self.charged_at);
+        let ending = Ending { outcome, call, units, charged_at, rest_at_least };
         let end = CallEnd { demand: core.demand(&owner, None, self.granted), ending };
         self.axis.meter().panel().end(&end, self.counted_by)
     }

@@ -5,6 +5,7 @@
 --       now            microseconds since the Unix epoch; 0: the server's time
 --       keep           for how many milliseconds the counter is kept at least
 --       algorithm, limit, length, refill, call, units    as they were charged (decide.lua)
+--       charged_at     when that was, in microseconds
 --       outcome        0 ended, or failed; 1 succeeded, and failures before are forgotten; 2 succeeded, and only this one
 --                      does not count; 3 not made, because it does not fit: the rest starts now
 --       rest_at_least  microseconds
@@ -12,11 +13,12 @@
 --
 -- The forms are those of src/algorithm/attempts.rs and failures.rs. lapse.lua and write.lua stand before this.
 
-local END, COUNTER, COUNTER_BYTES = '>I8I8c1I8I8I4I8I8I1I8', '>I8I8I8I8', 32
+local END, COUNTER, COUNTER_BYTES = '>I8I8c1I8I8I4I8I8I8I1I8', '>I8I8I8I8', 32
 local LONGEST = 2 ^ 52
 local max, min, ceil = math.max, math.min, math.ceil
 
-local now, keep, algorithm, limit, length, refill, call, units, outcome, rest_at_least = struct.unpack(END, ARGV[1])
+local now, keep, algorithm, limit, length, refill, call, units, charged_at, outcome, rest_at_least =
+  struct.unpack(END, ARGV[1])
 now = time_of(now)
 
 local first, second, third = 0, 0, 0
@@ -34,7 +36,10 @@ if algorithm == 'c' then
   if second > 1 and second == call then
     first, second = now + max(length, rest_at_least), 0
   elseif second > 1 then
-    return 0
+    if rest_at_least <= length then
+      return 0
+    end
+    first, second = max(now + rest_at_least, first + length), 0
   elseif first == 0 and outcome == 3 then
     first = now + length
   elseif rest_at_least == 0 then
@@ -46,20 +51,23 @@ if algorithm == 'c' then
   end
   fresh_at = (second == 0 or third == 0) and first > 0 and first or now + LONGEST
 else
-  fresh_at = second == 1 and first or third > 0 and first + refill * 1000 or now
+  fresh_at = second > 0 and second or third > 0 and first + refill * 1000 or now
   if now >= fresh_at then
     first, second, third = 0, 0, 0
   end
   if outcome == 1 then
     first, second, third = 0, 0, 0
-  elseif outcome == 2 and second == 0 then
+  elseif outcome == 2 and third > 0 and charged_at >= first then
     third = max(third - units, 0)
+    if third < limit then
+      second = 0
+    end
   elseif outcome == 0 and second == 0 and third >= limit then
-    first, second = now + max(length, rest_at_least), 1
+    second = now + max(length, rest_at_least)
   else
     return 0
   end
-  fresh_at = second == 1 and first or third > 0 and first + refill * 1000 or now
+  fresh_at = second > 0 and second or third > 0 and first + refill * 1000 or now
 end
 
 if fresh_at <= now then

@@ -7,8 +7,7 @@
 --       token bucket               first: units used, second: tick up to which it is refilled, third: parts of that tick
 --       attempts                   first: end of the rest, of a pause, or of the lease of the call at the boundary, in
 --                                  microseconds, or 0; second: that call, 1 in a pause, or 0; third: attempts
---       failures                   first: time of the first, or end of the lock, in microseconds; second: 1 if it is
---                                  locked; third: failures
+--       failures                   first: time of the first, in microseconds; second: end of the lock, or 0; third: failures
 --       mark                       0: usage was never above the watermark; else twice the time at which it rose above
 --                                  it, in microseconds, plus 1 once it has fallen below again
 --
@@ -128,19 +127,19 @@ local function judge(algorithm, now, first, second, third, limit, units, length,
   end
 
   if algorithm == 'l' then
-    local time, locked, count = first or 0, second or 0, third or 0
-    local fresh_at = locked == 1 and time or count > 0 and time + refill * 1000 or now
+    local start, lock, count = first or 0, second or 0, third or 0
+    local fresh_at = lock > 0 and lock or count > 0 and start + refill * 1000 or now
     if now >= fresh_at then
-      time, locked, count, fresh_at = 0, 0, 0, now
+      start, lock, count, fresh_at = 0, 0, 0, now
     end
-    if locked == 1 or count + units > limit then
-      return time, locked, count, locked == 1 and max(count, limit) or count, fresh_at, fresh_at, locked == 1
+    if lock > 0 or count + units > limit then
+      return start, lock, count, lock > 0 and max(count, limit) or count, fresh_at, fresh_at, lock > 0
     end
     if count == 0 then
-      time = now
+      start = now
     end
     count = count + units
-    return time, 0, count, count, nil, count > 0 and time + refill * 1000 or now, false
+    return start, 0, count, count, nil, count > 0 and start + refill * 1000 or now, false
   end
 
   local used, mark, parts = first, second, third

@@ -160,7 +160,7 @@ pub(super) fn end(end: &CallEnd<'_>, counter: String, now: Option<u64>) -> Cmd {
     packed.push(letter(quota.algorithm()));
     packed.extend([quota.limit(), quota.counted().micros].into_iter().flat_map(u64::to_be_bytes));
     packed.extend(quota.refill().to_be_bytes());
-    packed.extend([ending.call, ending.units].into_iter().flat_map(u64::to_be_bytes));
+    packed.extend([ending.call, ending.units, ending.charged_at].into_iter().flat_map(u64::to_be_bytes));
     packed.push(ending.outcome as u8);
     packed.extend(ending.rest_at_least.min(LONGEST_REST).to_be_bytes());
     let mut call = END.call(&[counter]);

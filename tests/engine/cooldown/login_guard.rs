@@ -54,6 +54,37 @@ async fn t56_failures_lock_and_a_success_clears_its_own_key_alone_in_redis() {
     failures_lock_and_a_success_clears_its_own_key_alone(Relay::in_redis()).await;
 }
 
+async fn a_success_is_no_failure_however_late_it_comes(relay: Relay) {
+    let rule = Cooldown::after_failures(3).within(15 * MINUTE).rest(30 * MINUTE).kept_on_success();
+    let address = relay.group.cooldown("late", rule).build().unwrap();
+    let begin = async || address.begin(&school("10.0.0.1"), 1).await;
+    // Three at once, of which the first fails: all count, and it locks; the others turn out well.
+    let (first, second, third) = (begin().await.unwrap(), begin().await.unwrap(), begin().await.unwrap());
+    first.failed().await.unwrap();
+    assert!(begin().await.is_err(), "as far as is known, three have failed");
+    second.succeeded().await.unwrap();
+    let slow = begin().await.expect("one of three has failed, and one is not known");
+    third.succeeded().await.unwrap();
+    // What began before the failures that count now was none of them.
+    relay.clock.advance(16 * MINUTE);
+    for _ in 0..2 {
+        begin().await.unwrap().failed().await.unwrap();
+    }
+    slow.succeeded().await.unwrap();
+    begin().await.expect("the third").failed().await.unwrap();
+    assert!(begin().await.is_err(), "three have failed");
+}
+
+#[tokio::test]
+async fn a_success_is_no_failure_however_late_it_comes_in_memory() {
+    a_success_is_no_failure_however_late_it_comes(Relay::in_memory()).await;
+}
+
+#[tokio::test]
+async fn a_success_is_no_failure_however_late_it_comes_in_redis() {
+    a_success_is_no_failure_however_late_it_comes(Relay::in_redis()).await;
+}
+
 async fn guesses_at_the_same_time_are_no_way_around_the_limit(relay: Relay) {
     let rule = Cooldown::after_failures(5).within(15 * MINUTE).rest(30 * MINUTE);
     let account = relay.group.cooldown("account", rule).build().unwrap();
