@@ -52,6 +52,9 @@ pub struct Cooldown {
     keeps_on_success: bool,
 }
 
+/// How long the call at the boundary of attempts may take unless told otherwise.
+const LEASE: Duration = Duration::from_secs(60);
+
 /// A [`Cooldown`] that does not know yet how long it rests.
 #[must_use = "it is a cooldown once it knows how long it rests"]
 #[derive(Clone, Copy, Debug)]
@@ -73,22 +76,34 @@ impl Cooldown {
         CooldownAfter { algorithm: Algorithm::Failures, limit: failures, within }
     }
 
-    /// A success does not clear the failures before it; it only is none itself.
+    /// A success does not clear the failures before it; it only is none itself. For failures alone.
     pub fn kept_on_success(mut self) -> Self {
         self.keeps_on_success = true;
         self
     }
 
     /// As a quota, with a lease for the call at the boundary of attempts.
-    fn quota(&self, lease: Duration) -> Result<Quota, ConfigError> {
-        let span = if self.algorithm == Algorithm::Attempts { lease } else { self.within };
-        Quota::then_rest(self.algorithm, self.limit, self.rest, span)
+    fn quota(&self, lease: Option<Duration>) -> Result<Quota, ConfigError> {
+        let counts_attempts = self.algorithm == Algorithm::Attempts;
+        let span = if counts_attempts { lease.unwrap_or(LEASE) } else { self.within };
+        let quota = Quota::then_rest(self.algorithm, self.limit, self.rest, span)?;
+        let idle = |field, reason| Err(ConfigError::new(field, reason));
+        match (counts_attempts, lease) {
+            (true, _) if !self.within.is_zero() => {
+                idle("within", "is for failures: attempts count until the rest: leave it out, or count failures")
+            }
+            (true, _) if self.keeps_on_success => {
+                idle("kept_on_success", "is for failures: attempts are kept anyway: leave it out, or count failures")
+            }
+            (false, Some(_)) => idle("lease", "is for attempts: failures are over after `within`: leave it out"),
+            _ => Ok(quota),
+        }
     }
 }
 
 impl CooldownAfter {
-    /// Counts failures for so long, from the first one on: 1 ms to 49 days. Attempts count until the rest, however long
-    /// that takes.
+    /// Counts failures for so long, from the first one on: 1 ms to 49 days. Not for attempts, which count until the rest,
+    /// however long that takes.
     pub fn within(mut self, time: Duration) -> Self {
         self.within = time;
         self

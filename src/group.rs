@@ -31,6 +31,11 @@ use crate::store::Store;
 pub struct Group(Arc<Ledger>);
 
 impl Group {
+    #[cfg(feature = "waiting")]
+    pub(crate) fn ledger(&self) -> &Arc<Ledger> {
+        &self.0
+    }
+
     /// A group of this name over this store, with the default policies.
     ///
     /// # Errors

@@ -63,15 +63,8 @@ impl<Q: ?Sized> Meter<Q> {
     /// can be decided in one step.
     pub fn and(self, next: impl Into<Measure<Q>>) -> Result<Self, ConfigError> {
         let next = next.into();
-        let (ledger, axis) = (self.panel.ledger(), &next.axis);
-        if !Arc::ptr_eq(ledger, &axis.ledger) {
-            let reason = format!(
-                "belongs to another group than the axes before it, which are of the group {}: only axes that were \
-                 built from one Group value can be decided in one step",
-                ledger.group
-            );
-            return Err(ConfigError::new(axis.label.field(), reason));
-        }
+        let axis = &next.axis;
+        axis.must_be_counted_in(self.panel.ledger())?;
         if self.panel.has(axis.label) {
             return Err(ConfigError::new(axis.label.field(), "stands twice in one decision: leave one out"));
         }

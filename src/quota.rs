@@ -9,7 +9,7 @@ mod serde;
 use std::fmt;
 use std::time::Duration;
 
-use self::period::LONGEST;
+pub(crate) use self::period::LONGEST;
 pub(crate) use self::period::Period;
 use crate::config_error::ConfigError;
 

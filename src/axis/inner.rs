@@ -77,6 +77,19 @@ impl AxisCore {
         Ok(())
     }
 
+    /// Whether this axis and others, which are counted there, can be decided in one step.
+    pub(crate) fn must_be_counted_in(&self, ledger: &Arc<Ledger>) -> Result<(), ConfigError> {
+        if Arc::ptr_eq(ledger, &self.ledger) {
+            return Ok(());
+        }
+        let reason = format!(
+            "belongs to another group than the axes before it, which are of the group {}: only axes that were built from \
+             one Group value can be decided in one step",
+            ledger.group
+        );
+        Err(ConfigError::new(self.label.field(), reason))
+    }
+
     /// A charge is refused: at most one line a second, as for all refusals.
     pub(crate) fn note_refusal(&self, report: &Report) {
         counts::refusal(report);

@@ -4,14 +4,14 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Batches, Begin, Cooldown};
+use super::{Batches, Begin, Cooldown, LEASE};
 use crate::axis::{AxisBuilder, PerKeyAxis, SharedAxis};
 use crate::config_error::ConfigError;
 use crate::failure::OnStoreFailure;
 use crate::group::Group;
 use crate::key::Key;
 use crate::meter::Meter;
-use crate::quota::{Algorithm, MINUTE};
+use crate::quota::Algorithm;
 use crate::store::StoreError;
 
 impl Group {
@@ -22,7 +22,7 @@ impl Group {
             name: name.to_owned(),
             rule,
             total: None,
-            lease: MINUTE,
+            lease: None,
             on_store_failure: OnStoreFailure::default(),
         }
     }
@@ -36,7 +36,7 @@ pub struct CooldownBuilder {
     name: String,
     rule: Cooldown,
     total: Option<SharedAxis>,
-    lease: Duration,
+    lease: Option<Duration>,
     on_store_failure: OnStoreFailure,
 }
 
@@ -50,9 +50,9 @@ impl CooldownBuilder {
 
     /// How long the call that reaches the limit may take, a minute by default, at most 49 days: if nobody tells its end by
     /// then, because its process has gone, it counts as ended, and the rest has started then. A process that has gone in
-    /// another call leaves its attempts counted.
+    /// another call leaves its attempts counted. Not for failures.
     pub fn lease(mut self, time: Duration) -> Self {
-        self.lease = time;
+        self.lease = Some(time);
         self
     }
 
@@ -66,10 +66,13 @@ impl CooldownBuilder {
     ///
     /// # Errors
     ///
-    /// `group.axis.limit`, `.rest`, `.lease` and `.within` of what cannot work; a name that is taken or is none; a total
-    /// of another group.
+    /// `group.axis.limit`, `.rest`, `.lease`, `.within` and `.kept_on_success` of what cannot work; a name that is taken or is
+    /// none; a total of another group.
     pub fn build(self) -> Result<CooldownAxis, ConfigError> {
         let Self { group, name, rule, total, lease, on_store_failure } = self;
+        if let Some(total) = &total {
+            total.core().must_be_counted_in(group.ledger())?;
+        }
         let axis: AxisBuilder<PerKeyAxis> = group.per_key(&name, rule.quota(lease));
         let axis = axis.on_store_failure(on_store_failure).build()?;
         let mut meter = Meter::new(axis.by(Key::clone));
@@ -109,7 +112,7 @@ struct Shared {
     axis: PerKeyAxis,
     meter: Meter<Key>,
     rule: Cooldown,
-    lease: Duration,
+    lease: Option<Duration>,
 }
 
 impl CooldownAxis {
@@ -160,6 +163,10 @@ impl CooldownAxis {
 
     pub(super) fn meter(&self) -> &Meter<Key> {
         &self.0.meter
+    }
+
+    pub(super) fn lease(&self) -> Duration {
+        self.0.lease.unwrap_or(LEASE)
     }
 
     pub(super) fn counts_failures(&self) -> bool {

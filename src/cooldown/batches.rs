@@ -46,7 +46,8 @@ impl<'t, T> Batches<'t, T> {
         Self { axis, key, left: input, most: most.max(1), patience: Duration::MAX, ending: None }
     }
 
-    /// Waits for each batch for up to so long: as long as it takes by default.
+    /// Waits for each batch for up to so long, for the batches of others before it and for the rest: as long as it takes by
+    /// default.
     pub fn wait_up_to(mut self, time: Duration) -> Self {
         self.patience = time;
         self
@@ -70,8 +71,7 @@ impl<'t, T> Batches<'t, T> {
         let wanted = self.left.len().min(self.most) as u64;
         let begin = self.axis.begin(&self.key, wanted).wait_up_to(self.patience);
         // One call of a key at a time: the place in its line is kept until the call has ended.
-        let turn = begin.take_turn().await?;
-        let (attempts, turn) = begin.begin_in(turn).await?;
+        let (attempts, turn) = begin.begin_in_turn().await?;
         // Uncounted, all that was wanted goes.
         let granted = usize::try_from(attempts.granted()).unwrap_or(usize::MAX).min(self.left.len());
         let (batch, left) = self.left.split_at(granted);

@@ -1,6 +1,7 @@
 //! Counts attempts before they are made.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use crate::key::Key;
 use crate::lines::Place;
 use crate::panel::Wanted;
 use crate::seen::Seen;
-use crate::verdict::Verdict;
+use crate::verdict::{Finding, Report, Verdict};
 use crate::waiting::first_in_time;
 
 /// Attempts that are counted when this is awaited. Made by [`CooldownAxis::begin`].
@@ -88,10 +89,16 @@ impl Begin {
                     wanted = counted.remaining();
                     continue;
                 }
-                self.start_the_rest(&verdict).await;
+                // A closed axis has none, and failures lock by themselves.
+                if !counted.is_closed() && !axis.counts_failures() {
+                    self.start_the_rest(&verdict).await;
+                }
             }
+            let (told, quota) = (verdict.wait(), axis.axis().quota());
             // A call that is at work at the limit may end at any time, and the rest starts then.
-            let wait = verdict.wait().min(axis.axis().quota().period().max(counted_by_others(&verdict)));
+            let may_be_sooner = told <= quota.period().saturating_add(quota.span());
+            let soonest = if may_be_sooner { quota.period().max(counted_by_others(&verdict)) } else { told };
+            let wait = told.min(soonest);
             if clock.now().saturating_add(wait) > deadline {
                 return Err(ChargeError::Refused(verdict));
             }
@@ -106,12 +113,14 @@ impl Begin {
                 }
             }
             clock.sleep(wait).await;
-            tracing::info!(
-                target: "tower_quota::cooldown",
-                axis = axis.name(),
-                waited_s = wait.as_secs(),
-                "the rest is over"
-            );
+            if wait == told {
+                tracing::info!(
+                    target: "tower_quota::cooldown",
+                    axis = axis.name(),
+                    waited_s = wait.as_secs(),
+                    "the rest is over"
+                );
+            }
             wanted = self.wanted();
         }
     }
@@ -147,19 +156,38 @@ impl Begin {
         (place.is_first() || first_in_time(&place, patience).await).then_some(place)
     }
 
-    /// A place at the front of the key's line, however it is asked for.
-    pub(super) async fn take_turn(&self) -> Result<Option<Place>, ChargeError> {
-        let panel = self.axis.meter().panel();
-        let counter = self.counter(&self.axis.meter().see(&self.key)?);
+    /// Counts the attempts, alone among all that ask for the key's turn in this process: one after the other, each until its
+    /// place is given up.
+    pub(super) async fn begin_in_turn(mut self) -> Result<(Attempts, Option<Place>), ChargeError> {
+        let panel = Arc::clone(self.axis.meter().panel());
+        let seen = self.axis.meter().see(&self.key)?;
         let clock = panel.ledger().clock();
         let deadline = clock.now().saturating_add(self.patience);
-        Ok(self.stand_in_line(counter, clock, deadline).await)
+        let Some(turn) = self.stand_in_line(self.counter(&seen), clock, deadline).await else {
+            return panel.last_outcome(Err(self.others_take_too_long(&seen).await));
+        };
+        self.patience = deadline.saturating_sub(clock.now());
+        self.begin_in(Some(turn)).await
+    }
+
+    /// A refusal by those who came before, of whom no more is known than the lease of a call.
+    async fn others_take_too_long(&self, seen: &Seen) -> ChargeError {
+        let used = match self.ask(seen, 0).await {
+            Ok((look, _)) => look.reports().first().map_or(0, Report::used),
+            Err(_) => 0,
+        };
+        let cost = Cost::units(self.attempts.min(self.axis.axis().quota().limit()));
+        let question = self.axis.meter().panel().question(seen, &cost);
+        let lease = self.axis.lease();
+        let finding = Finding { used, wait: Some(lease), reset: lease, above_watermark: false };
+        let report = Report::new(question.demands()[0].terms(), finding);
+        ChargeError::Refused(Box::new(Verdict::from_reports([report])))
     }
 }
 
 /// The longest wait that others than the cooldown itself tell.
 fn counted_by_others(verdict: &Verdict) -> Duration {
-    verdict.reports()[1..].iter().map(crate::verdict::Report::wait).max().unwrap_or_default()
+    verdict.reports()[1..].iter().map(Report::wait).max().unwrap_or_default()
 }
 
 /// A number for a call, which no other has at the same time: exact in every store, and above those that mean something.

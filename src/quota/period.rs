@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::config_error::ConfigError;
 
 /// Ten years: nothing is counted for longer.
-pub(super) const LONGEST: Duration = Duration::from_secs(3_653 * 24 * 60 * 60);
+pub(crate) const LONGEST: Duration = Duration::from_secs(3_653 * 24 * 60 * 60);
 /// What a sliding window or a bucket counts its period in, at most.
 const MOST_TICKS: u64 = 1 << 27;
 

@@ -210,6 +210,12 @@ async fn a_provider_may_ask_for_a_longer_rest(relay: Relay) {
     at_limit.rest_at_least(5 * MINUTE);
     at_limit.end().await.unwrap();
     assert_eq!(wait_of(&push, "a", 1).await, 5 * MINUTE, "beside the rest, the longer of both");
+    // While another call is under way at the limit, as long as it may take.
+    let (one, at_limit) = (push.begin(&school("c"), 5).await.unwrap(), push.begin(&school("c"), 5).await.unwrap());
+    one.rest_at_least(60 * MINUTE);
+    one.end().await.unwrap();
+    at_limit.end().await.unwrap();
+    assert_eq!(wait_of(&push, "c", 1).await, 60 * MINUTE, "what was told is not lost");
     let shorter = push.begin(&school("b"), 10).await.unwrap();
     shorter.rest_at_least(SECOND);
     shorter.end().await.unwrap();
@@ -330,6 +336,60 @@ fn a_rule_that_cannot_work_does_not_build() {
     let total = elsewhere.group.shared("total", "1/s").build().unwrap();
     let other = relay.group.cooldown("c", rule).total(&total).build();
     assert_eq!(other.unwrap_err().field(), "relay.total");
+    assert!(relay.group.cooldown("c", rule).build().is_ok(), "what did not build has not taken the name");
+    // What would have no effect.
+    let of = |rule: Cooldown| relay.group.cooldown("d", rule).build().unwrap_err().field().to_owned();
+    assert_eq!(of(Cooldown::after_attempts(10).within(MINUTE).rest(MINUTE)), "relay.d.within");
+    assert_eq!(of(rule.kept_on_success()), "relay.d.kept_on_success");
+    assert_eq!(field("d", Cooldown::after_failures(5).rest(MINUTE), MINUTE), "relay.d.lease");
+}
+
+#[tokio::test]
+async fn drivers_of_one_key_are_serial_however_little_they_wait() {
+    let relay = Relay::in_memory();
+    let push = relay.group.cooldown("school", Cooldown::after_attempts(100).rest(MINUTE)).build().unwrap();
+    let (input, key) = ([(); 20], school("north"));
+    let mut first = push.batches(&key, &input, 5);
+    let under_way = first.next().await.unwrap().unwrap();
+    let mut second = push.batches(&key, &input, 5).wait_up_to(Duration::ZERO);
+    let Err(ChargeError::Refused(verdict)) = second.next().await else { panic!("a call is under way") };
+    assert_eq!((verdict.reports()[0].used(), verdict.wait()), (5, MINUTE), "it may take as long as its lease");
+    assert_eq!(second.left().len(), 20);
+    drop(under_way);
+    assert_eq!(second.next().await.unwrap().unwrap().len(), 5);
+}
+
+#[tokio::test]
+async fn a_rest_that_is_longer_than_one_would_wait_is_told_at_once() {
+    let relay = Relay::in_memory();
+    let push = relay.group.cooldown("school", Cooldown::after_attempts(10).rest(3 * MINUTE)).build().unwrap();
+    let call = push.begin(&school("a"), 10).await.unwrap();
+    call.rest_at_least(60 * MINUTE);
+    call.end().await.unwrap();
+    let waits = push.begin(&school("a"), 1).wait_up_to(10 * MINUTE).into_future();
+    let outcome = futures_util::FutureExt::now_or_never(waits).expect("nothing is waited for");
+    assert!(matches!(outcome, Err(ChargeError::Refused(verdict)) if verdict.wait() == 60 * MINUTE));
+}
+
+async fn a_closed_cooldown_keeps_nothing_of_whom_it_refuses(relay: Relay) {
+    let rule = |attempts| Cooldown::after_attempts(attempts).rest(MINUTE);
+    let push = relay.group.cooldown("school", rule(0)).build().unwrap();
+    for whole in [false, true] {
+        let begin = push.begin(&school("a"), 1);
+        assert!(matches!(if whole { begin.whole() } else { begin }.await, Err(ChargeError::Refused(_))));
+    }
+    push.set_rule(rule(10)).unwrap();
+    assert_eq!(attempt(&push, "a", 1).await, 1, "opened, nobody rests");
+}
+
+#[tokio::test]
+async fn a_closed_cooldown_keeps_nothing_of_whom_it_refuses_in_memory() {
+    a_closed_cooldown_keeps_nothing_of_whom_it_refuses(Relay::in_memory()).await;
+}
+
+#[tokio::test]
+async fn a_closed_cooldown_keeps_nothing_of_whom_it_refuses_in_redis() {
+    a_closed_cooldown_keeps_nothing_of_whom_it_refuses(Relay::in_redis()).await;
 }
 
 #[tokio::test]
