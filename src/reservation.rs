@@ -12,9 +12,9 @@ use crate::cost::Cost;
 use crate::panel::Panel;
 use crate::seen::Seen;
 use crate::settlement::Settlement;
-use crate::store::Answer;
 #[cfg(feature = "waiting")]
-use crate::store::{StoreError, StoreErrorKind};
+use crate::store::StoreErrorKind;
+use crate::store::{Answer, StoreError};
 use crate::verdict::Verdict;
 
 /// What was charged for an admitted request, to be settled by what it was worth. Dropped, it stands as it was charged.
