@@ -11,6 +11,7 @@ mod address;
 mod client_ip;
 mod forwarded;
 mod header;
+mod missing;
 mod request_key;
 mod trusted_proxies;
 
@@ -19,6 +20,7 @@ use tower_quota_core::{Key, KeyRead};
 
 pub use self::client_ip::{PeerAddr, client_ip};
 pub use self::header::header;
+pub(crate) use self::missing::RequiredKey;
 pub use self::request_key::RequestKey;
 pub use self::trusted_proxies::TrustedProxies;
 

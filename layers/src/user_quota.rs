@@ -1,7 +1,5 @@
 //! An account's quota.
 
-use std::sync::Once;
-
 use http::request::Parts;
 use tower_quota_core::{Measure, MissingKey, PerKeyAxis, Quota};
 
@@ -51,19 +49,7 @@ pub struct UserQuotaLayer(Measure<Parts>);
 impl UserQuotaLayer {
     /// Counts requests on this axis, under this key.
     pub fn new(axis: &PerKeyAxis, key: RequestKey) -> Self {
-        let name = axis.name();
-        let told = Once::new();
-        Self(key.measure(axis, move |source| {
-            told.call_once(|| {
-                tracing::warn!(
-                    target: "tower_quota::config",
-                    axis = name,
-                    source,
-                    "a request has no key: if the source is set by another layer, mount that one outside of this one \
-                     (told once)"
-                );
-            });
-        }))
+        Self(key.measure(axis))
     }
 
     /// Judges a caller by the quota that `plan` chooses from the request's head; `None` is the axis's own.

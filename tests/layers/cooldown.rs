@@ -15,7 +15,7 @@ use tower_quota::{
     MINUTE, MemoryStore, Reason, RedisStore, Rejection, SECOND, Store, UserQuotaLayer, key,
 };
 
-use crate::support::{Body, Probe, Server, accepting, answer, group, header, request, status};
+use crate::support::{Body, Log, Probe, Server, accepting, answer, group, header, request, status};
 
 fn account() -> tower_quota::RequestKey {
     key::header("x-account").unwrap()
@@ -201,9 +201,18 @@ async fn whoever_has_no_key_is_told_so_and_services_are_called_when_they_are_rea
     let pauses = group.backoff("upstream").build().unwrap();
     let cooldown = CooldownLayer::new(&axis, account());
     let backoff = BackoffLayer::new(&pauses, account());
-    let mut nobody = request("a");
-    nobody.headers_mut().remove("x-account");
-    assert_eq!(status(&cooldown.layer(accepting()), nobody).await, 400);
+    let nobody = || {
+        let mut nobody = request("a");
+        nobody.headers_mut().remove("x-account");
+        nobody
+    };
+    let log = Log::start();
+    for _ in 0..2 {
+        assert_eq!(status(&cooldown.layer(accepting()), nobody()).await, 400);
+        assert_eq!(status(&backoff.layer(accepting()), nobody()).await, 400);
+    }
+    let told = log.lines("a request has no key");
+    assert!(told.len() == 2 && told[0].contains("school") && told[1].contains("upstream"), "once each: {told:?}");
     let mut twice = request("a");
     twice.headers_mut().append("x-account", "b".parse().unwrap());
     assert_eq!(status(&backoff.layer(accepting()), twice).await, 400);

@@ -9,7 +9,7 @@ use tower_quota_core::BackoffAxis;
 use super::rules::Rules;
 use super::service::Backoff;
 use crate::answer::{Refusals, refusal_setters};
-use crate::key::RequestKey;
+use crate::key::{RequestKey, RequiredKey};
 
 /// Around an outbound client: an upstream that answers 429 or 503 with `Retry-After` is not called again under the same key
 /// before that time, by no instance if the store is shared.
@@ -55,7 +55,7 @@ impl BackoffLayer {
         Self {
             rules: Arc::new(Rules {
                 axis: axis.clone(),
-                key,
+                key: RequiredKey::new(key, Some(axis.name())),
                 patience: Duration::ZERO,
                 otherwise: Duration::from_secs(1),
                 refusals: Refusals::default(),

@@ -9,14 +9,14 @@ use tower_quota_core::{BackoffAxis, Key, Paused};
 
 use crate::answer::Refusals;
 use crate::gated::{Asking, Gate};
-use crate::key::RequestKey;
+use crate::key::RequiredKey;
 use crate::rejection::{Reason, Rejection};
 use crate::retry_after;
 
 #[derive(Clone)]
 pub(super) struct Rules {
     pub(super) axis: BackoffAxis,
-    pub(super) key: RequestKey,
+    pub(super) key: RequiredKey,
     pub(super) patience: Duration,
     /// How long to pause after a 429 that does not say.
     pub(super) otherwise: Duration,

@@ -10,7 +10,7 @@ use super::gate::{Gate, Limits};
 use super::rules::Rules;
 use super::service::Concurrency;
 use crate::answer::refusal_setters;
-use crate::key::RequestKey;
+use crate::key::{RequestKey, RequiredKey};
 
 /// Lets at most so many requests through at once: inbound in front of a handler, outbound around a client.
 ///
@@ -91,10 +91,10 @@ impl ConcurrencyLayer {
     /// # Ok::<(), tower_quota::ConfigError>(())
     /// ```
     pub fn per_key(limit: usize, key: RequestKey) -> Self {
-        Self::with(Gate::per_key(Limits { lane: limit, total: usize::MAX }), Some(key))
+        Self::with(Gate::per_key(Limits { lane: limit, total: usize::MAX }), Some(RequiredKey::new(key, None)))
     }
 
-    fn with(gate: Gate, key: Option<RequestKey>) -> Self {
+    fn with(gate: Gate, key: Option<RequiredKey>) -> Self {
         Self { rules: Arc::new(Rules::new(gate, key)) }
     }
 

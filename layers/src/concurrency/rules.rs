@@ -12,7 +12,7 @@ use super::gate::{Entry, Gate};
 use super::place::Place;
 use crate::answer::{Refusal, Refusals};
 use crate::counts;
-use crate::key::RequestKey;
+use crate::key::RequiredKey;
 use crate::rejection::{Reason, Rejection};
 
 type Weight = Arc<dyn Fn(&Parts) -> usize + Send + Sync>;
@@ -21,7 +21,7 @@ type Weight = Arc<dyn Fn(&Parts) -> usize + Send + Sync>;
 #[derive(Clone)]
 pub(super) struct Rules {
     pub(super) gate: Arc<Gate>,
-    pub(super) key: Option<RequestKey>,
+    pub(super) key: Option<RequiredKey>,
     pub(super) weight: Option<Weight>,
     pub(super) max_queue: usize,
     pub(super) max_wait: Duration,
@@ -33,7 +33,7 @@ pub(super) struct Rules {
 
 impl Rules {
     /// What a layer does unless it is told otherwise.
-    pub(super) fn new(gate: Gate, key: Option<RequestKey>) -> Self {
+    pub(super) fn new(gate: Gate, key: Option<RequiredKey>) -> Self {
         Self {
             gate: Arc::new(gate),
             key,

@@ -10,7 +10,7 @@ use tower_quota_core::CooldownAxis;
 use super::rules::Rules;
 use super::service::Cooling;
 use crate::answer::{Refusals, refusal_setters};
-use crate::key::RequestKey;
+use crate::key::{RequestKey, RequiredKey};
 
 /// Counts the attempts, or the failures, of each key, and lets it rest: around an outbound client, or in front of a login.
 /// What a layer further in refuses is no failure, nor a success, and its `Retry-After` is not the other side's.
@@ -61,7 +61,7 @@ impl CooldownLayer {
         Self {
             rules: Arc::new(Rules {
                 axis: axis.clone(),
-                key,
+                key: RequiredKey::new(key, Some(axis.name())),
                 attempts: None,
                 failed_when: None,
                 patience: Duration::ZERO,

@@ -11,7 +11,7 @@ use tower_quota_core::{Attempts, ChargeError, CooldownAxis};
 
 use crate::answer::Refusals;
 use crate::gated::{Asking, Gate};
-use crate::key::RequestKey;
+use crate::key::RequiredKey;
 use crate::rejection::Rejection;
 use crate::retry_after;
 
@@ -31,7 +31,7 @@ pub enum AttemptOutcome {
 #[derive(Clone)]
 pub(super) struct Rules {
     pub(super) axis: CooldownAxis,
-    pub(super) key: RequestKey,
+    pub(super) key: RequiredKey,
     pub(super) attempts: Option<Count>,
     pub(super) failed_when: Option<Failed>,
     pub(super) patience: Duration,

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use http::request::Parts;
 use tower_quota_core::{Key, KeyRead, Measure, PerKeyAxis};
 
+use super::missing::Missing;
+
 /// How a key is read from a request: cheap to clone.
 #[derive(Clone)]
 pub struct RequestKey {
@@ -94,14 +96,18 @@ impl RequestKey {
         unless_empty(read)
     }
 
-    /// An axis, counted under this key; `missed` is told of each request without one, and of where it was looked for.
-    pub(crate) fn measure(self, axis: &PerKeyAxis, missed: impl Fn(&str) + Send + Sync + 'static) -> Measure<Parts> {
-        let Self { reading, source } = self;
-        let missed = move || missed(&source);
+    /// An axis, counted under this key.
+    pub(crate) fn measure(self, axis: &PerKeyAxis) -> Measure<Parts> {
+        let (Self { reading, source }, missing) = (self, Missing::on(Some(axis.name())));
         match reading {
-            Reading::Made(read) => axis.by(move |parts: &Parts| noting(unless_empty(read(parts)), &missed)),
-            Reading::Lent(read) => axis.by_bytes(move |parts: &Parts| noting(unless_empty(read(parts)), &missed)),
+            Reading::Made(read) => axis.by(move |parts: &Parts| missing.note(unless_empty(read(parts)), &source)),
+            Reading::Lent(read) => axis.by_bytes(move |parts: &Parts| missing.note(unless_empty(read(parts)), &source)),
         }
+    }
+
+    /// What is looked at.
+    pub(super) fn source(&self) -> &str {
+        &self.source
     }
 }
 
@@ -110,13 +116,6 @@ fn unless_empty<K: AsRef<[u8]>>(read: KeyRead<K>) -> KeyRead<K> {
         KeyRead::Found(key) if key.as_ref().is_empty() => KeyRead::Missing,
         read => read,
     }
-}
-
-fn noting<K>(read: KeyRead<K>, missed: impl Fn()) -> KeyRead<K> {
-    if let KeyRead::Missing = read {
-        missed();
-    }
-    read
 }
 
 /// Keys as one, which no other keys make: each with its length before it.

@@ -7,7 +7,7 @@ use tower::{Layer, ServiceExt};
 use tower_quota::{ConcurrencyLayer, key};
 
 use super::{Held, LONG, settle, spawn};
-use crate::support::{accepting, answer, header, request, status};
+use crate::support::{Log, accepting, answer, header, request, status};
 
 fn per_key(limit: usize) -> ConcurrencyLayer {
     ConcurrencyLayer::per_key(limit, key::header("x-account").unwrap())
@@ -156,10 +156,16 @@ async fn t39_a_key_at_its_own_limit_delays_nobody_else() {
 
 #[tokio::test]
 async fn who_does_not_say_who_it_is_is_told_so() {
-    let service = per_key(1).layer(accepting());
-    let mut nobody = request("a");
-    nobody.headers_mut().remove("x-account");
-    let refused = answer(&service, nobody).await;
+    let (log, service) = (Log::start(), per_key(1).layer(accepting()));
+    let nobody = || {
+        let mut nobody = request("a");
+        nobody.headers_mut().remove("x-account");
+        nobody
+    };
+    assert_eq!(status(&service, nobody()).await, 400);
+    let refused = answer(&service, nobody()).await;
+    let [line] = &log.lines("a request has no key")[..] else { panic!("told once") };
+    assert!(line.contains("x-account"), "{line}");
     assert_eq!((refused.status().as_u16(), header(&refused, "retry-after")), (400, None));
     let mut twice = request("a");
     twice.headers_mut().append("x-account", "b".parse().unwrap());
