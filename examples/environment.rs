@@ -17,6 +17,9 @@ pub(crate) fn group(name: &str) -> Result<Group, Box<dyn Error>> {
     });
     let url: String = variable("REDIS_URL", String::new())?;
     if url.is_empty() {
+        if !variable("REDIS_SENTINEL", String::new())?.is_empty() {
+            return Err("REDIS_SENTINEL cannot be used alone: set REDIS_URL to the addresses of the Sentinels".into());
+        }
         return Ok(group.build(MemoryStore::new())?);
     }
     #[cfg(feature = "redis")]
@@ -44,9 +47,11 @@ fn redis(url: &str) -> Result<tower_quota::RedisStore, Box<dyn Error>> {
 }
 
 /// The value of an environment variable, if it is set to one.
-pub(crate) fn variable<T: FromStr<Err: Display>>(name: &str, default: T) -> Result<T, String> {
+pub(crate) fn variable<T: FromStr<Err: Display> + Display>(name: &str, default: T) -> Result<T, String> {
     match env::var(name) {
-        Ok(value) => value.parse().map_err(|error| format!("{name}: {value:?} cannot be used: {error}")),
+        Ok(value) => value
+            .parse()
+            .map_err(|error| format!("{name}: {value:?} cannot be used: {error}; without it, it is {default}")),
         Err(env::VarError::NotPresent) => Ok(default),
         Err(error @ env::VarError::NotUnicode(_)) => Err(format!("{name} cannot be used: {error}")),
     }

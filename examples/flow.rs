@@ -31,7 +31,8 @@ use std::time::Duration;
 use axum::body::{Body, Bytes};
 use axum::extract::ws::{WebSocket, WebSocketUpgrade};
 use axum::extract::{Query, State};
-use axum::http::{HeaderMap, Request, Response, StatusCode};
+use axum::http::request::Parts;
+use axum::http::{Request, Response, StatusCode};
 use axum::response::IntoResponse;
 use axum::routing::{get, post};
 use axum::{Extension, Json, Router};
@@ -39,8 +40,8 @@ use futures_util::{Stream, StreamExt, stream};
 use serde::{Deserialize, Serialize};
 use tower::{Layer, ServiceExt, service_fn};
 use tower_quota::{
-    BackoffLayer, ConcurrencyLayer, ConfigError, Cooldown, CooldownAxis, GlobalCapacityLayer, Group, Key, Permit,
-    QuotaLayer, ReadWriteSplitLayer, Rejection, UserQuotaLayer, key,
+    BackoffLayer, ConcurrencyLayer, ConfigError, Cooldown, CooldownAxis, GlobalCapacityLayer, Group, KeyRead, Permit,
+    QuotaLayer, ReadWriteSplitLayer, Rejection, RequestKey, UserQuotaLayer, key,
 };
 
 use self::environment::{group, of_variable, variable};
@@ -65,7 +66,7 @@ async fn flow() -> Result<(), Box<dyn Error>> {
         .merge(slow(&concurrency))
         .route("/inflight", get(in_flight).with_state(concurrency))
         .merge(Router::new().route("/seats", get(accepted).post(accepted)).route_layer(seats(&group)?))
-        .route("/push", post(send).with_state(push))
+        .route("/push", post(send).with_state((push, key::header("x-school")?)))
         .route("/upstream", upstream(&group)?);
 
     serve(addr, app, |at| {
@@ -160,13 +161,13 @@ struct Pushed {
 
 /// Sends to as many as a call may, and as fit before the school rests.
 async fn send(
-    State(push): State<CooldownAxis>,
-    headers: HeaderMap,
+    State((push, school)): State<(CooldownAxis, RequestKey)>,
+    parts: Parts,
     Json(Push { recipients }): Json<Push>,
 ) -> Result<impl IntoResponse, axum::response::Response> {
     const MOST: u64 = 200;
-    let school = headers.get("x-school").ok_or_else(|| StatusCode::BAD_REQUEST.into_response())?;
-    let begun = push.begin(&Key::new(school), recipients.min(MOST)).await;
+    let KeyRead::Found(school) = school.read(&parts) else { return Err(StatusCode::BAD_REQUEST.into_response()) };
+    let begun = push.begin(&school, recipients.min(MOST)).await;
     let attempts = begun.map_err(|error| Rejection::from(error).into_response())?;
     let sent = attempts.granted();
     // Here the messages would go out; whatever comes of it, they stay counted. If the store does not hear of the end, the

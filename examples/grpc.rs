@@ -46,8 +46,14 @@ use self::server::{run, say, serve};
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let is_client = std::env::args().nth(1).is_some_and(|argument| argument == "--client");
-    run(async { if is_client { call().await } else { answer().await } }).await
+    run(async {
+        match std::env::args().nth(1).as_deref() {
+            None => answer().await,
+            Some("--client") => call().await,
+            Some(other) => Err(format!("{other:?} is no argument: it is --client, or none for the server").into()),
+        }
+    })
+    .await
 }
 
 fn addr() -> Result<SocketAddr, String> {

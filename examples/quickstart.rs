@@ -61,9 +61,10 @@ async fn wish_lists() -> Result<(), Box<dyn Error>> {
 
 /// What tells accounts apart.
 fn who_asks() -> Result<RequestKey, Box<dyn Error>> {
+    let trusted = trusted_proxies()?;
     match &*variable("KEY", "account".to_owned())? {
         "account" => Ok(key::header("x-account")?),
-        "client_ip" => Ok(key::client_ip(trusted_proxies()?)),
+        "client_ip" => Ok(key::client_ip(trusted)),
         other => Err(format!("KEY: {other:?} cannot be used: it is account or client_ip").into()),
     }
 }

@@ -124,7 +124,9 @@ async fn seats_pushes_and_an_upstream_answer_as_they_are_steered() {
         let (status, _, retry_after) = push(1).await;
         let wait: u64 = retry_after.unwrap().to_str().unwrap().parse().unwrap();
         assert!(status == 429 && (95..=100).contains(&wait), "{status}, {wait}");
-        assert_eq!(flow.send("POST", "/push", &[], "{\"recipients\": 1}").await.status(), 400);
+        for nobody in [&[][..], &[("x-school", "")], &[("x-school", "north"), ("x-school", "south")]] {
+            assert_eq!(flow.send("POST", "/push", nobody, "{\"recipients\": 1}").await.status(), 400, "{nobody:?}");
+        }
 
         let upstream = async |query: &str| flow.send("GET", &format!("/upstream?{query}"), &[], "").await;
         assert_eq!(upstream("status=200").await.status(), 200);

@@ -230,12 +230,15 @@ fn a_value_that_cannot_be_used_stops_the_start_and_names_its_variable() {
         ("ADDR", "localhost"),
         ("REDIS_URL", "127.0.0.1"),
         ("ON_STORE_ERROR", "maybe"),
+        ("REDIS_SENTINEL", "main"),
         ("KEY", "address"),
+        ("TRUSTED_PROXIES", "10.0.0.0/8, proxy"),
+        ("FORWARDED", "x-real-ip"),
         ("ADDR", &taken),
     ] {
         assert_stops(&[(variable, value)]);
     }
-    for (variable, value) in [("TRUSTED_PROXIES", "10.0.0.0/8, proxy"), ("FORWARDED", "x-real-ip")] {
+    for (variable, value) in [("TRUSTED_PROXIES", "10.0.0.0/33"), ("FORWARDED", "")] {
         assert_stops(&[(variable, value), ("KEY", "client_ip")]);
     }
 }

@@ -50,6 +50,9 @@ fn the_client_prints_what_it_gets() {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
     };
+    let mistyped = Example::program("grpc").arg("--clinet").output().unwrap();
+    let told = String::from_utf8_lossy(&mistyped.stderr).into_owned();
+    assert!(!mistyped.status.success() && told.contains("--client"), "{told}");
     let answered = call();
     for (kind, times) in [("Unary", 1), ("ServerStream", 3), ("ClientStream", 1), ("Bidi", 2)] {
         let lines = answered.lines().filter(|line| line.starts_with(kind) && line.contains(r#"text: "hello""#)).count();
