@@ -12,6 +12,7 @@ use pin_project_lite::pin_project;
 use tower_service::Service;
 
 use crate::answer::{AnswerBody, Refusal, Refusals};
+use crate::callee::Callee;
 use crate::rejection::Rejection;
 
 /// What a layer asks about each request, and does when it is answered.
@@ -30,6 +31,9 @@ pub(crate) trait Gate {
     /// The call has been answered.
     fn answered<B>(&self, pass: Self::Pass, response: Response<B>) -> Response<B>;
 
+    /// Whether a request may wait for longer than it takes to ask.
+    fn may_wait(&self) -> bool;
+
     /// How refusals are answered.
     fn refusals(&self) -> &Refusals;
 }
@@ -46,7 +50,7 @@ pin_project! {
     {
         gate: Arc<G>,
         // Both until the call is made.
-        service: S,
+        callee: Callee<S>,
         request: Option<Request<ReqBody>>,
         #[pin]
         step: Step<S::Future, G>,
@@ -61,6 +65,7 @@ pin_project! {
     {
         Unasked,
         Asking { asking: Asking<G> },
+        Passed { pass: Option<G::Pass> },
         Running {
             #[pin]
             response: F,
@@ -75,8 +80,12 @@ where
     S: Service<Request<ReqBody>>,
     G: Gate,
 {
-    pub(crate) fn new(service: S, request: Request<ReqBody>, gate: Arc<G>) -> Self {
-        Self { gate, service, request: Some(request), step: Step::Unasked }
+    pub(crate) fn new(inner: &mut S, request: Request<ReqBody>, gate: &Arc<G>) -> Self
+    where
+        S: Clone,
+    {
+        let callee = Callee::take(inner, gate.may_wait());
+        Self { gate: Arc::clone(gate), callee, request: Some(request), step: Step::Unasked }
     }
 }
 
@@ -102,12 +111,16 @@ where
                     }
                 }
                 StepProjection::Asking { asking } => match ready!(asking.as_mut().poll(cx)) {
-                    Ok(pass) => Step::Running { response: this.service.call(take(this.request)), pass: Some(pass) },
+                    Ok(pass) => Step::Passed { pass: Some(pass) },
                     Err(refused) => {
                         let parts = take(this.request).into_parts().0;
                         refuse(&**this.gate, &G::rejection(refused), &parts)
                     }
                 },
+                StepProjection::Passed { pass } => {
+                    ready!(this.callee.poll_ready(cx))?;
+                    Step::Running { response: this.callee.call(take(this.request)), pass: pass.take() }
+                }
                 StepProjection::Running { response, pass } => {
                     let response = ready!(response.poll(cx));
                     // Whatever it came to, the call has ended.
@@ -143,6 +156,7 @@ where
         f.write_str(match &self.step {
             Step::Unasked => "Unasked",
             Step::Asking { .. } => "Asking",
+            Step::Passed { .. } => "Passed",
             Step::Running { .. } => "Running",
             Step::Refused { .. } => "Refused",
         })

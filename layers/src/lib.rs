@@ -2,6 +2,7 @@
 
 mod answer;
 mod backoff;
+mod callee;
 mod concurrency;
 mod content_type;
 mod cooldown;

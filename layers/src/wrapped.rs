@@ -26,9 +26,3 @@ macro_rules! around_inner {
     };
 }
 pub(crate) use around_inner;
-
-/// The service that is ready, to go with a request; a clone of it takes its place.
-pub(crate) fn take_ready<S: Clone>(inner: &mut S) -> S {
-    let clone = inner.clone();
-    std::mem::replace(inner, clone)
-}

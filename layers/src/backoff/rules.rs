@@ -55,6 +55,10 @@ impl Gate for Rules {
         response
     }
 
+    fn may_wait(&self) -> bool {
+        !self.patience.is_zero()
+    }
+
     fn refusals(&self) -> &Refusals {
         &self.refusals
     }

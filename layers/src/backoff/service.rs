@@ -10,11 +10,11 @@ use super::future::BackoffFuture;
 use super::rules::Rules;
 use crate::answer::AnswerBody;
 use crate::gated::Gated;
-use crate::wrapped::{around_inner, take_ready};
+use crate::wrapped::around_inner;
 
 /// Calls its upstream only while that has not asked for a pause. Made by [`BackoffLayer`](crate::BackoffLayer).
 ///
-/// It is ready when the inner service is.
+/// It is ready when the inner service is. While a request waits, it holds nothing of it.
 #[derive(Clone, Debug)]
 pub struct Backoff<S> {
     inner: S,
@@ -36,7 +36,6 @@ where
     }
 
     fn call(&mut self, request: Request<ReqBody>) -> Self::Future {
-        let ready = take_ready(&mut self.inner);
-        BackoffFuture { request: Gated::new(ready, request, Arc::clone(&self.rules)) }
+        BackoffFuture { request: Gated::new(&mut self.inner, request, &self.rules) }
     }
 }

@@ -18,6 +18,7 @@ use super::permit::{Held, Holding, Waiting};
 use super::place::Place;
 use super::rules::{Rules, asks_for_upgrade};
 use crate::answer::AnswerBody;
+use crate::callee::Callee;
 use crate::rejection::Rejection;
 
 pin_project! {
@@ -29,11 +30,11 @@ pin_project! {
         ends_at_head: bool,
         // All until the request is let through.
         rules: Option<Arc<Rules>>,
-        service: S,
+        callee: Callee<S>,
         request: Option<Request<ReqBody>>,
         // Rare, and large: in a box.
         queued: Option<Pin<Box<Queued>>>,
-        // Both from then on.
+        // From then on.
         held: Option<Holding>,
         #[pin]
         response: Option<S::Future>,
@@ -46,11 +47,11 @@ where
 {
     /// Nothing is asked yet: a future that is not polled holds nothing.
     #[inline]
-    pub(super) fn new(service: S, request: Request<ReqBody>, rules: &Arc<Rules>) -> Self {
+    pub(super) fn new(callee: Callee<S>, request: Request<ReqBody>, rules: &Arc<Rules>) -> Self {
         Self {
             ends_at_head: rules.releases_at_head || request.method() == Method::HEAD,
             rules: Some(Arc::clone(rules)),
-            service,
+            callee,
             request: Some(request),
             queued: None,
             held: None,
@@ -69,15 +70,21 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
         if this.response.is_none() {
-            let held = match ready!(poll_held(this.rules, this.request, this.queued, cx)) {
-                Ok(held) => held,
-                Err(rejection) => {
-                    let refusal = take(this.rules).refuse(&rejection, &take(this.request).into_parts().0);
-                    return Poll::Ready(Ok(refusal.map(|body| PermitBody::new(AnswerBody::refusal(body), None))));
-                }
-            };
-            *this.held = Some(hold(held, this.request));
-            this.response.set(Some(this.service.call(take(this.request))));
+            if this.held.is_none() {
+                let held = match ready!(poll_held(this.rules, this.request, this.queued, cx)) {
+                    Ok(held) => held,
+                    Err(rejection) => {
+                        let refusal = take(this.rules).refuse(&rejection, &take(this.request).into_parts().0);
+                        return Poll::Ready(Ok(refusal.map(|body| PermitBody::new(AnswerBody::refusal(body), None))));
+                    }
+                };
+                *this.held = Some(hold(held, this.request));
+            }
+            if let Err(error) = ready!(this.callee.poll_ready(cx)) {
+                *this.held = None;
+                return Poll::Ready(Err(error));
+            }
+            this.response.set(Some(this.callee.call(take(this.request))));
         }
         let running = this.response.as_pin_mut().expect("a request that was let through runs");
         let response = ready!(running.poll(cx));

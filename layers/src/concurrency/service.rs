@@ -10,7 +10,8 @@ use tower_service::Service;
 use super::body::PermitBody;
 use super::future::ConcurrencyFuture;
 use super::rules::Rules;
-use crate::wrapped::{around_inner, take_ready};
+use crate::callee::Callee;
+use crate::wrapped::around_inner;
 
 /// Lets at most so many requests through at once. Made by [`ConcurrencyLayer`](crate::ConcurrencyLayer).
 ///
@@ -38,6 +39,7 @@ where
     }
 
     fn call(&mut self, request: Request<ReqBody>) -> Self::Future {
-        ConcurrencyFuture::new(take_ready(&mut self.inner), request, &self.rules)
+        let callee = Callee::take(&mut self.inner, self.rules.may_wait());
+        ConcurrencyFuture::new(callee, request, &self.rules)
     }
 }

@@ -73,6 +73,10 @@ impl Gate for Rules {
         Response::from_parts(head, body)
     }
 
+    fn may_wait(&self) -> bool {
+        !self.patience.is_zero()
+    }
+
     fn refusals(&self) -> &Refusals {
         &self.refusals
     }

@@ -10,11 +10,11 @@ use super::future::CoolingFuture;
 use super::rules::Rules;
 use crate::answer::AnswerBody;
 use crate::gated::Gated;
-use crate::wrapped::{around_inner, take_ready};
+use crate::wrapped::around_inner;
 
 /// Counts attempts before they are made. Made by [`CooldownLayer`](crate::CooldownLayer).
 ///
-/// It is ready when the inner service is.
+/// It is ready when the inner service is. While a request waits, it holds nothing of it.
 #[derive(Clone, Debug)]
 pub struct Cooling<S> {
     inner: S,
@@ -36,7 +36,6 @@ where
     }
 
     fn call(&mut self, request: Request<ReqBody>) -> Self::Future {
-        let ready = take_ready(&mut self.inner);
-        CoolingFuture { request: Gated::new(ready, request, Arc::clone(&self.rules)) }
+        CoolingFuture { request: Gated::new(&mut self.inner, request, &self.rules) }
     }
 }

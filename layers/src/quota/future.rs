@@ -13,6 +13,7 @@ use tower_service::Service;
 use super::rules::{Pending, Rules};
 use super::watched::Watched;
 use crate::answer::{AnswerBody, Refusal};
+use crate::callee::Callee;
 
 pin_project! {
     /// The response of a [`Metered`](crate::Metered) service.
@@ -28,12 +29,16 @@ pin_project! {
 pin_project! {
     #[project = StepProjection]
     enum Step<S, F, ReqBody> {
-        /// The store is asked; the service is ready, and gets the request if it is admitted.
+        /// The store is asked; the service gets the request if it is admitted.
         Waiting {
             charge: Pending,
-            service: S,
-            request: Option<Request<ReqBody>>,
+            call: Option<(Callee<S>, Request<ReqBody>)>,
             rules: Arc<Rules>,
+        },
+        /// The service becomes ready, if it is not any more.
+        Admitted {
+            call: Option<(Callee<S>, Request<ReqBody>)>,
+            watched: Option<Watched>,
         },
         /// The inner service has the request, and may charge it by itself.
         Running {
@@ -57,8 +62,8 @@ where
         Self { step: Step::Refused { response: Some(response) } }
     }
 
-    pub(super) fn waiting(charge: Pending, service: S, request: Request<ReqBody>, rules: Arc<Rules>) -> Self {
-        Self { step: Step::Waiting { charge, service, request: Some(request), rules } }
+    pub(super) fn waiting(charge: Pending, callee: Callee<S>, request: Request<ReqBody>, rules: Arc<Rules>) -> Self {
+        Self { step: Step::Waiting { charge, call: Some((callee, request)), rules } }
     }
 }
 
@@ -72,19 +77,22 @@ where
         let mut step = self.project().step;
         loop {
             let next = match step.as_mut().project() {
-                StepProjection::Waiting { charge, service, request, rules } => {
-                    let outcome = ready!(Pin::new(charge).poll(cx));
-                    let request = request.take().expect("a request waits for one outcome");
-                    match outcome {
-                        Ok(admitted) => Step::Running {
-                            response: service.call(request),
-                            watched: rules.keep(admitted).map(|kept| Watched::kept(rules, kept)),
-                        },
-                        Err(error) => {
-                            let response = rules.refuse(&rules.rejection(error), &request.into_parts().0);
-                            Step::Refused { response: Some(response) }
-                        }
+                StepProjection::Waiting { charge, call, rules } => match ready!(Pin::new(charge).poll(cx)) {
+                    Ok(admitted) => Step::Admitted {
+                        call: call.take(),
+                        watched: rules.keep(admitted).map(|kept| Watched::kept(rules, kept)),
+                    },
+                    Err(error) => {
+                        let (_, request) = call.take().expect("a request waits for one outcome");
+                        let response = rules.refuse(&rules.rejection(error), &request.into_parts().0);
+                        Step::Refused { response: Some(response) }
                     }
+                },
+                StepProjection::Admitted { call, watched } => {
+                    let (callee, _) = call.as_mut().expect("a request is made once");
+                    ready!(callee.poll_ready(cx))?;
+                    let (mut callee, request) = call.take().expect("it was there");
+                    Step::Running { response: callee.call(request), watched: watched.take() }
                 }
                 StepProjection::Running { response, watched } => {
                     let response = ready!(response.poll(cx))?;
@@ -110,6 +118,7 @@ where
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let step = match &self.step {
             Step::Waiting { .. } => "Waiting",
+            Step::Admitted { .. } => "Admitted",
             Step::Running { .. } => "Running",
             Step::Refused { .. } => "Refused",
         };

@@ -220,6 +220,11 @@ impl Rules {
         Rejection::new(error, self.id)
     }
 
+    /// Whether a request may wait for longer than it takes to ask the store.
+    pub(super) fn may_wait(&self) -> bool {
+        !self.patience.is_zero()
+    }
+
     /// What a rejection is answered.
     pub(super) fn refuse(&self, rejection: &Rejection, parts: &Parts) -> Response<Refusal> {
         let mut response = self.refusals.answer(rejection, parts);

@@ -10,7 +10,8 @@ use super::future::MeteredFuture;
 use super::rules::{Begun, Rules};
 use super::watched::Watched;
 use crate::answer::AnswerBody;
-use crate::wrapped::{around_inner, take_ready};
+use crate::callee::Callee;
+use crate::wrapped::around_inner;
 
 /// Charges each request before the inner service sees it. Made by [`QuotaLayer`](crate::QuotaLayer) and the layers of one
 /// axis.
@@ -53,8 +54,8 @@ where
             }
             Begun::Refused(rejection) => MeteredFuture::refused(self.rules.refuse(&rejection, &parts)),
             Begun::Waiting(charge) => {
-                let ready = take_ready(&mut self.inner);
-                MeteredFuture::waiting(charge, ready, Request::from_parts(parts, body), Arc::clone(&self.rules))
+                let callee = Callee::take(&mut self.inner, self.rules.may_wait());
+                MeteredFuture::waiting(charge, callee, Request::from_parts(parts, body), Arc::clone(&self.rules))
             }
         }
     }

@@ -1,0 +1,50 @@
+//! The service that goes with a request until it is called.
+
+use std::mem;
+use std::task::{Context, Poll, ready};
+
+use tower_service::Service;
+
+/// A service to be called, sooner or later.
+pub(crate) struct Callee<S> {
+    service: S,
+    is_ready: bool,
+}
+
+impl<S: Clone> Callee<S> {
+    /// The service that is ready, whose place a clone takes. Where the request may wait, another clone: what was reserved
+    /// for the call is let go meanwhile.
+    #[inline]
+    pub(crate) fn take(inner: &mut S, may_wait: bool) -> Self {
+        let clone = inner.clone();
+        let ready = mem::replace(inner, clone);
+        if may_wait {
+            return Self { service: inner.clone(), is_ready: false };
+        }
+        Self { service: ready, is_ready: true }
+    }
+}
+
+impl<S> Callee<S> {
+    /// Ready to be called, at once or again.
+    #[inline]
+    pub(crate) fn poll_ready<R>(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>>
+    where
+        S: Service<R>,
+    {
+        if !self.is_ready {
+            ready!(self.service.poll_ready(cx))?;
+            self.is_ready = true;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Calls it, once it is ready.
+    #[inline]
+    pub(crate) fn call<R>(&mut self, request: R) -> S::Future
+    where
+        S: Service<R>,
+    {
+        self.service.call(request)
+    }
+}
