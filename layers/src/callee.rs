@@ -32,10 +32,17 @@ impl<S> Callee<S> {
     where
         S: Service<R>,
     {
-        if !self.is_ready {
-            ready!(self.service.poll_ready(cx))?;
-            self.is_ready = true;
-        }
+        if self.is_ready { Poll::Ready(Ok(())) } else { self.poll_ready_again(cx) }
+    }
+
+    /// Apart, so that the quick way stays small.
+    #[cold]
+    fn poll_ready_again<R>(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>>
+    where
+        S: Service<R>,
+    {
+        ready!(self.service.poll_ready(cx))?;
+        self.is_ready = true;
         Poll::Ready(Ok(()))
     }
 

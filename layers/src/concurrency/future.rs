@@ -49,7 +49,7 @@ where
     #[inline]
     pub(super) fn new(callee: Callee<S>, request: Request<ReqBody>, rules: &Arc<Rules>) -> Self {
         Self {
-            ends_at_head: rules.releases_at_head || request.method() == Method::HEAD,
+            ends_at_head: rules.releases_at_head || matches!(*request.method(), Method::HEAD),
             rules: Some(Arc::clone(rules)),
             callee,
             request: Some(request),

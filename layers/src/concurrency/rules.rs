@@ -89,7 +89,7 @@ impl Rules {
 /// Whether a request asks to go on as something else on its connection.
 pub(super) fn asks_for_upgrade<B>(request: &Request<B>) -> bool {
     // The names of most requests are compared sooner than one is hashed.
-    *request.method() == Method::CONNECT || request.headers().keys().any(|name| *name == UPGRADE)
+    matches!(*request.method(), Method::CONNECT) || request.headers().keys().any(|name| *name == UPGRADE)
 }
 
 impl fmt::Debug for Rules {
