@@ -113,7 +113,7 @@ impl Reservation {
             Ok(Answer::Ready(Err(error))) => self.stays_charged(error),
             Ok(Answer::Pending(told)) => {
                 let Ok(runtime) = tokio::runtime::Handle::try_current() else {
-                    let error = StoreError::new(StoreErrorKind::Misconfigured).nothing_done();
+                    let error = StoreError::new(StoreErrorKind::Misconfigured);
                     return self.stays_charged(error.because("there is no tokio runtime to tell the store on"));
                 };
                 let reservation = self.clone();
