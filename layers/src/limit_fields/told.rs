@@ -93,7 +93,7 @@ impl Policy {
 }
 
 fn limits(reports: &[Report]) -> HeaderValue {
-    let mut list = List::with_room_for(2);
+    let mut list = List::with_room_for(reports.len());
     for report in reports {
         let Standing { remaining, reset, .. } = Standing::of(report);
         list.push(report.axis(), [(";r=", remaining), (";t=", reset)]);
