@@ -78,14 +78,17 @@ impl Reservation {
     ///
     /// [`ChargeError::ForeignAxis`] and [`ChargeError::Uncountable`], for mistakes in the program: then nothing is settled yet.
     /// [`ChargeError::Store`] if the store could not answer, whatever the failure policy is: then it may or may not have been
-    /// taken down.
+    /// taken down, unless the error [tells](crate::StoreError::did_nothing) that it was not.
     pub async fn settle(&self, worth: impl Into<Cost>) -> Result<Verdict, ChargeError> {
-        let answer = self.tell(&worth.into())?;
-        answer.wait().await.map_err(|error| ChargeError::Store(self.after(error)))
+        match self.tell(&worth.into())? {
+            Told::Settling(answer) => answer.wait().await.map_err(|error| self.unless_done(error)),
+            Told::Looking(answer) => answer.wait().await,
+        }
+        .map_err(ChargeError::Store)
     }
 
-    /// After this error it is settled, unless the store has done nothing.
-    fn after(&self, error: StoreError) -> StoreError {
+    /// The error of the one settlement; it may be tried again if the store has done nothing.
+    fn unless_done(&self, error: StoreError) -> StoreError {
         if error.did_nothing() {
             self.0.is_settled.store(false, Ordering::Release);
         }
@@ -109,9 +112,9 @@ impl Reservation {
             return;
         }
         match self.tell(&Cost::units(0)) {
-            Ok(Answer::Ready(Ok(_))) | Err(_) => {}
-            Ok(Answer::Ready(Err(error))) => self.stays_charged(error),
-            Ok(Answer::Pending(told)) => {
+            Ok(Told::Settling(Answer::Ready(Ok(_))) | Told::Looking(_)) | Err(_) => {}
+            Ok(Told::Settling(Answer::Ready(Err(error)))) => self.stays_charged(error),
+            Ok(Told::Settling(Answer::Pending(told))) => {
                 let Ok(runtime) = tokio::runtime::Handle::try_current() else {
                     let error = StoreError::new(StoreErrorKind::Misconfigured);
                     return self.stays_charged(error.because("there is no tokio runtime to tell the store on"));
@@ -128,22 +131,30 @@ impl Reservation {
 
     #[cfg(feature = "waiting")]
     fn stays_charged(&self, error: StoreError) {
-        self.0.claim.panel.ledger().note_unsettled(&self.after(error));
+        self.0.claim.panel.ledger().note_unsettled(&self.unless_done(error));
     }
 
-    fn tell(&self, worth: &Cost) -> Result<Answer<Verdict>, ChargeError> {
+    fn tell(&self, worth: &Cost) -> Result<Told, ChargeError> {
         let Inner { claim: Claim { panel, seen, cost }, verdict, is_settled } = &*self.0;
         panel.knows(worth)?;
         if !verdict.was_counted() {
-            return Ok(Answer::Ready(Ok(verdict.clone())));
+            return Ok(Told::Looking(Answer::Ready(Ok(verdict.clone()))));
         }
         let settlement = Settlement::new(panel.question(seen, cost), worth, verdict.decided_at_micros())
             .map_err(|axis| ChargeError::Uncountable { axis })?;
         if is_settled.swap(true, Ordering::AcqRel) {
-            return Ok(panel.look(seen, verdict.counted_by()));
+            return Ok(Told::Looking(panel.look(seen, verdict.counted_by())));
         }
-        Ok(panel.settle(&settlement, verdict.counted_by()))
+        Ok(Told::Settling(panel.settle(&settlement, verdict.counted_by())))
     }
+}
+
+/// What the store says.
+enum Told {
+    /// To the one settlement.
+    Settling(Answer<Verdict>),
+    /// To a look at the counters, since it is settled already.
+    Looking(Answer<Verdict>),
 }
 
 impl fmt::Debug for Reservation {

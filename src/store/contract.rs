@@ -22,7 +22,7 @@ pub trait Store: Send + Sync + 'static {
     fn decide(&self, question: &Question<'_>) -> Answer<Verdict>;
 
     /// Corrects an admitted charge to what it was worth: each axis by itself, nothing is refused. It is called once for a
-    /// charge. A refund goes where the charge was, and gives back no more than what of it still counts; an overrun is used
+    /// charge, or again after an error that [says](StoreError::nothing_done) that nothing was done. A refund goes where the charge was, and gives back no more than what of it still counts; an overrun is used
     /// up now. A store that cannot do that says so, as this one does by default.
     fn settle(&self, settlement: &Settlement<'_>) -> Answer<Verdict> {
         let _ = settlement;
@@ -120,7 +120,7 @@ pub enum StoreErrorKind {
     /// What stands where a counter should be is none. Nothing was charged; a reset of the counter clears it.
     Corrupt,
     /// The store answers, but not to us, or not to this: wrong credentials, a command that is not permitted, a setup that
-    /// cannot work. Nothing was charged; somebody has to put it right.
+    /// cannot work, an error that it should not have. Somebody has to put it right. The charge was hardly made.
     Misconfigured,
 }
 

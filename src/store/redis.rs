@@ -202,7 +202,7 @@ fn named(error: StoreError, asked: &[Asked]) -> StoreError {
     let number = error.to_string().split_once("CORRUPT ").and_then(|(_, rest)| rest.split(' ').next()?.parse().ok());
     let axis = number.and_then(|number: usize| asked.get(number.checked_sub(1)?));
     match axis {
-        Some(Asked { terms, .. }) => StoreError::new(StoreErrorKind::Corrupt).because(format!(
+        Some(Asked { terms, .. }) => error.because(format!(
             "a counter of axis {} has a value of another type or shape, as if something else wrote there: a reset of \
              the key clears it",
             terms.label.field()

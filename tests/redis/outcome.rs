@@ -111,6 +111,10 @@ async fn a_settlement_that_was_provably_not_taken_down_may_be_tried_again() {
         proxy.set(Wire::Works);
         let used = reserved.settle(5).await.unwrap().reports()[0].used();
         assert_eq!(used, if did_nothing { 5 } else { 20 }, "{reply}");
+        // Nor does a look that fails make it unsettled.
+        proxy.set(Wire::Replies(reply));
+        assert!(reserved.settle(0).await.is_err());
+        proxy.set(Wire::Works);
         assert_eq!(reserved.settle(0).await.unwrap().reports()[0].used(), used, "settled once");
     }
 }
