@@ -48,9 +48,8 @@ pub(super) fn assess(quota: Quota, state: Option<State>, now: u64, cost: u64) ->
         let used = if record.is_locked() { count.max(limit) } else { count };
         return record.assessment(now, span, used, Some(record.fresh_at(now, span)));
     }
-    if record.count == 0 {
-        record.first = now;
-    }
+    // Of decisions at the same time the later one may be made first.
+    record.first = if record.count == 0 { now } else { record.first.min(now) };
     record.count += u32::try_from(cost).expect("a cost that fits is at most the limit, which is below 2^32");
     record.assessment(now, span, count + cost, None)
 }

@@ -135,9 +135,7 @@ local function judge(algorithm, now, first, second, third, limit, units, length,
     if lock > 0 or count + units > limit then
       return start, lock, count, lock > 0 and max(count, limit) or count, fresh_at, fresh_at, lock > 0
     end
-    if count == 0 then
-      start = now
-    end
+    start = count == 0 and now or min(start, now)
     count = count + units
     return start, 0, count, count, nil, count > 0 and start + refill * 1000 or now, false
   end
