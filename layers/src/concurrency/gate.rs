@@ -251,7 +251,8 @@ impl State {
             self.in_flight += weight;
             return Entry::Through;
         }
-        if self.queued >= most_queued && !self.make_room(key) {
+        // Who may not wait makes nobody leave.
+        if self.queued >= most_queued && (most_queued == 0 || !self.make_room(key)) {
             return Entry::Full;
         }
         let number = self.next;

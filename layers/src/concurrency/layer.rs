@@ -111,8 +111,8 @@ impl ConcurrencyLayer {
     }
 
     /// How many requests may wait at once, if they [may wait](Self::max_wait): 1,024 by default. The next one is answered
-    /// with 503 at once; or, if its key has fewer waiting than another one, whoever came last of the key that has most, so
-    /// that no key fills the queue for others.
+    /// with 503 at once; or, if its key would still have fewer waiting than another one, whoever came last of the key that
+    /// has most, so that no key fills the queue for others.
     pub fn max_queue(self, requests: usize) -> Self {
         self.set(|rules| rules.max_queue = requests)
     }

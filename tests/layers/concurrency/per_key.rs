@@ -1,7 +1,9 @@
 //! Places for each key, under a total.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
+use futures_util::FutureExt;
 use futures_util::future::join_all;
 use tower::{Layer, ServiceExt};
 use tower_quota::{ConcurrencyLayer, key};
@@ -64,13 +66,21 @@ async fn whoever_made_room_and_is_dropped_gives_nothing_back() {
     let layer = per_key(1).total(1).max_wait(LONG).max_queue(2);
     let held = Held::default();
     let service = layer.layer(held.service());
-    let greedy: Vec<_> = (0..3).map(|_| spawn(&service, "greedy")).collect();
+    let _first = spawn(&service, "greedy");
     settle().await;
-    // Both happen before the one that made room is polled again.
+    let _second = spawn(&service, "greedy");
+    settle().await;
+    let mut third = Box::pin(service.clone().oneshot(request("greedy")));
+    assert!(third.as_mut().now_or_never().is_none());
     let polite = spawn(&service, "polite");
-    tokio::task::yield_now().await;
-    greedy[2].abort();
     settle().await;
+    assert_eq!((layer.in_flight(), layer.queued()), (1, 2));
+    // It has made room, and does not know yet.
+    drop(third);
+    assert_eq!((layer.in_flight(), layer.queued()), (1, 2));
+    // Nor does anybody leave for one who may not wait.
+    let at_once = layer.clone().max_wait(Duration::ZERO).layer(held.service());
+    assert_eq!(status(&at_once, request("third")).await, 503);
     assert_eq!((layer.in_flight(), layer.queued()), (1, 2));
     while !held.at_work().is_empty() {
         held.end_one().await;
