@@ -12,16 +12,18 @@ pub(crate) struct Callee<S> {
 }
 
 impl<S: Clone> Callee<S> {
-    /// The service that is ready, whose place a clone takes. Where the request may wait, another clone: what was reserved
-    /// for the call is let go meanwhile.
+    /// The service that is ready, whose place a clone takes.
     #[inline]
-    pub(crate) fn take(inner: &mut S, may_wait: bool) -> Self {
+    pub(crate) fn take(inner: &mut S) -> Self {
         let clone = inner.clone();
-        let ready = mem::replace(inner, clone);
-        if may_wait {
-            return Self { service: inner.clone(), is_ready: false };
+        Self { service: mem::replace(inner, clone), is_ready: true }
+    }
+
+    /// The request has to wait: what was reserved for its call is let go meanwhile.
+    pub(crate) fn let_go(&mut self) {
+        if mem::take(&mut self.is_ready) {
+            self.service = self.service.clone();
         }
-        Self { service: ready, is_ready: true }
     }
 }
 

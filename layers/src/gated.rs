@@ -84,14 +84,13 @@ where
     where
         S: Clone,
     {
-        let callee = Callee::take(inner, gate.may_wait());
-        Self { gate: Arc::clone(gate), callee, request: Some(request), step: Step::Unasked }
+        Self { gate: Arc::clone(gate), callee: Callee::take(inner), request: Some(request), step: Step::Unasked }
     }
 }
 
 impl<S, ReqBody, ResBody, G> Future for Gated<S, ReqBody, G>
 where
-    S: Service<Request<ReqBody>, Response = Response<ResBody>>,
+    S: Service<Request<ReqBody>, Response = Response<ResBody>> + Clone,
     G: Gate,
 {
     type Output = Result<Response<AnswerBody<ResBody>>, S::Error>;
@@ -110,15 +109,24 @@ where
                         Err(rejection) => refuse(&**this.gate, &rejection, &parts),
                     }
                 }
-                StepProjection::Asking { asking } => match ready!(asking.as_mut().poll(cx)) {
-                    Ok(pass) => Step::Passed { pass: Some(pass) },
-                    Err(refused) => {
+                StepProjection::Asking { asking } => match asking.as_mut().poll(cx) {
+                    Poll::Pending => {
+                        if this.gate.may_wait() {
+                            this.callee.let_go();
+                        }
+                        return Poll::Pending;
+                    }
+                    Poll::Ready(Ok(pass)) => Step::Passed { pass: Some(pass) },
+                    Poll::Ready(Err(refused)) => {
                         let parts = take(this.request).into_parts().0;
                         refuse(&**this.gate, &G::rejection(refused), &parts)
                     }
                 },
                 StepProjection::Passed { pass } => {
-                    ready!(this.callee.poll_ready(cx))?;
+                    if let Err(error) = ready!(this.callee.poll_ready(cx)) {
+                        *pass = None;
+                        return Poll::Ready(Err(error));
+                    }
                     Step::Running { response: this.callee.call(take(this.request)), pass: pass.take() }
                 }
                 StepProjection::Running { response, pass } => {

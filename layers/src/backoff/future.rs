@@ -26,7 +26,7 @@ pin_project! {
 
 impl<S, ReqBody, ResBody> Future for BackoffFuture<S, ReqBody>
 where
-    S: Service<Request<ReqBody>, Response = Response<ResBody>>,
+    S: Service<Request<ReqBody>, Response = Response<ResBody>> + Clone,
 {
     type Output = Result<Response<AnswerBody<ResBody>>, S::Error>;
 

@@ -28,8 +28,9 @@ pin_project! {
         S: Service<Request<ReqBody>>,
     {
         ends_at_head: bool,
-        // All until the request is let through.
+        // Until the request is let through.
         rules: Option<Arc<Rules>>,
+        // Both until it is made.
         callee: Callee<S>,
         request: Option<Request<ReqBody>>,
         // Rare, and large: in a box.
@@ -62,7 +63,7 @@ where
 
 impl<S, ReqBody, ResBody> Future for ConcurrencyFuture<S, ReqBody>
 where
-    S: Service<Request<ReqBody>, Response = Response<ResBody>>,
+    S: Service<Request<ReqBody>, Response = Response<ResBody>> + Clone,
     ResBody: Body,
 {
     type Output = Result<Response<PermitBody<ResBody>>, S::Error>;
@@ -71,9 +72,13 @@ where
         let mut this = self.project();
         if this.response.is_none() {
             if this.held.is_none() {
-                let held = match ready!(poll_held(this.rules, this.request, this.queued, cx)) {
-                    Ok(held) => held,
-                    Err(rejection) => {
+                let held = match poll_held(this.rules, this.request, this.queued, cx) {
+                    Poll::Pending => {
+                        this.callee.let_go();
+                        return Poll::Pending;
+                    }
+                    Poll::Ready(Ok(held)) => held,
+                    Poll::Ready(Err(rejection)) => {
                         let refusal = take(this.rules).refuse(&rejection, &take(this.request).into_parts().0);
                         return Poll::Ready(Ok(refusal.map(|body| PermitBody::new(AnswerBody::refusal(body), None))));
                     }
@@ -191,10 +196,11 @@ where
     S: Service<Request<ReqBody>>,
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let step = match (&self.response, &self.queued) {
-            (Some(_), _) => "Running",
-            (None, Some(_)) => "Queued",
-            (None, None) => "Unasked",
+        let step = match (&self.response, &self.held, &self.queued) {
+            (Some(_), ..) => "Running",
+            (None, Some(_), _) => "LetThrough",
+            (None, None, Some(_)) => "Queued",
+            (None, None, None) => "Unasked",
         };
         f.debug_struct("ConcurrencyFuture").field("step", &step).finish_non_exhaustive()
     }

@@ -66,12 +66,7 @@ impl Rules {
     /// Asks for a place.
     #[inline]
     pub(super) fn ask_for(&self, place: &Place) -> Entry {
-        place.ask(&self.gate, if self.may_wait() { self.max_queue } else { 0 })
-    }
-
-    /// Whether a request may wait for its place.
-    pub(super) fn may_wait(&self) -> bool {
-        !self.max_wait.is_zero()
+        place.ask(&self.gate, if self.max_wait.is_zero() { 0 } else { self.max_queue })
     }
 
     /// There is no place for a request, and none to wait in, or not for as long.

@@ -39,7 +39,6 @@ where
     }
 
     fn call(&mut self, request: Request<ReqBody>) -> Self::Future {
-        let callee = Callee::take(&mut self.inner, self.rules.may_wait());
-        ConcurrencyFuture::new(callee, request, &self.rules)
+        ConcurrencyFuture::new(Callee::take(&mut self.inner), request, &self.rules)
     }
 }

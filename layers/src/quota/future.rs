@@ -69,7 +69,7 @@ where
 
 impl<S, ReqBody, ResBody> Future for MeteredFuture<S, ReqBody>
 where
-    S: Service<Request<ReqBody>, Response = Response<ResBody>>,
+    S: Service<Request<ReqBody>, Response = Response<ResBody>> + Clone,
 {
     type Output = Result<Response<AnswerBody<ResBody>>, S::Error>;
 
@@ -77,12 +77,18 @@ where
         let mut step = self.project().step;
         loop {
             let next = match step.as_mut().project() {
-                StepProjection::Waiting { charge, call, rules } => match ready!(Pin::new(charge).poll(cx)) {
-                    Ok(admitted) => Step::Admitted {
+                StepProjection::Waiting { charge, call, rules } => match Pin::new(charge).poll(cx) {
+                    Poll::Pending => {
+                        if let Some((callee, _)) = call.as_mut().filter(|_| rules.may_wait()) {
+                            callee.let_go();
+                        }
+                        return Poll::Pending;
+                    }
+                    Poll::Ready(Ok(admitted)) => Step::Admitted {
                         call: call.take(),
                         watched: rules.keep(admitted).map(|kept| Watched::kept(rules, kept)),
                     },
-                    Err(error) => {
+                    Poll::Ready(Err(error)) => {
                         let (_, request) = call.take().expect("a request waits for one outcome");
                         let response = rules.refuse(&rules.rejection(error), &request.into_parts().0);
                         Step::Refused { response: Some(response) }

@@ -54,7 +54,7 @@ where
             }
             Begun::Refused(rejection) => MeteredFuture::refused(self.rules.refuse(&rejection, &parts)),
             Begun::Waiting(charge) => {
-                let callee = Callee::take(&mut self.inner, self.rules.may_wait());
+                let callee = Callee::take(&mut self.inner);
                 MeteredFuture::waiting(charge, callee, Request::from_parts(parts, body), Arc::clone(&self.rules))
             }
         }
