@@ -40,7 +40,8 @@ impl Verdict {
         Self::from_all(reports.into_iter().collect(), 0)
     }
 
-    /// This verdict, made at this time of the store's clock, for a store that [settles](crate::Store::settle) charges.
+    /// This verdict, made at this time of the store's clock, for a store that [settles](crate::Store::settle) charges or
+    /// takes down the [ends](crate::Store::end) of calls.
     pub fn at(self, time: Duration) -> Self {
         Self { decided_at: micros(time), ..self }
     }

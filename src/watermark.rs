@@ -17,7 +17,7 @@ use sink::Sink;
 /// Only a charge starts or ends an episode: of a limit that is lowered below what is used, the next charge that fits tells.
 ///
 /// Without [`notify`](Self::notify) an episode is a `tracing` event of level `WARN` and target `tower_quota::watermark`,
-/// emitted by the request that passes the mark.
+/// emitted by the request that passes the mark; over a shared store, by the instance that was the first to see it.
 ///
 /// ```
 /// use std::sync::mpsc;

@@ -80,7 +80,8 @@ impl Attempts {
 
     /// Lets the key rest for at least so long after this call, at most ten years, since its other side asked for it: beside
     /// the rest of the rule, which it does not replace. The longest that is told counts. While another call at the limit is
-    /// under way, the rest starts with the end of this one, if what is told is longer than the rest of the rule. Where
+    /// under way, the rest starts with the end of this one, if what is told is longer than the rest of the rule: then it is
+    /// over when it is told, or when the other call's lease and the rest of the rule are. Where
     /// failures are counted it makes the lock longer that this failure starts, and is nothing otherwise.
     pub fn rest_at_least(&self, time: Duration) {
         let mut longest = self.rest_at_least.lock();

@@ -13,7 +13,8 @@ use crate::answer::{Refusals, refusal_setters};
 use crate::key::{RequestKey, RequiredKey};
 
 /// Counts the attempts, or the failures, of each key, and lets it rest: around an outbound client, or in front of a login.
-/// What a layer further in refuses is no failure, nor a success, and its `Retry-After` is not the other side's.
+/// What a layer further in refuses is no failure, nor a success, and its `Retry-After` is not the other side's; nor is a
+/// [`Rejection`](crate::Rejection) that a handler returns, unless it says [what](crate::AttemptOutcome) it stands for.
 ///
 /// A request is counted before it is made, and its call ends with the head of its response, an error, or a drop. While its
 /// key rests, a request is answered with 429 and the exact `Retry-After`.

@@ -8,9 +8,9 @@ use super::field::Field;
 ///
 /// A response has one line of each field, however many layers are around its handler. `RateLimit-Policy` and `RateLimit`
 /// list the axes of all layers that tell in them, from the outermost to the innermost. A field that has room for one axis
-/// tells of the tightest of all that the outermost layer with that field and those further in tell of: one that refuses, the
-/// longest first, or else the one with the smallest part of its limit left. Axes that share a name cannot be told apart by the client. Fields that the handler, or an
-/// upstream, has set itself are kept, and ours of that name left out.
+/// tells of the tightest of all that the outermost layer with that field and those further in tell of: one that refuses,
+/// the longest first, or else the one with the smallest part of its limit left. Axes that share a name cannot be told apart
+/// by the client. Fields that the handler, or an upstream, has set itself are kept, and ours of that name left out.
 ///
 /// ```
 /// use tower_quota::{Group, HOUR, LimitFields, MemoryStore, Quota, UserQuotaLayer, key};
@@ -48,7 +48,8 @@ pub enum ResetFormat {
 
 impl LimitFields {
     /// `RateLimit-Policy` and `RateLimit`, as draft-ietf-httpapi-ratelimit-headers-11 has them: `q` the limit, `w` the
-    /// seconds in which it comes back whole (the window, or how long an empty bucket takes to fill), `r` what is left, `t` the seconds until the counter is fresh again.
+    /// seconds in which it comes back whole (the window, or how long an empty bucket takes to fill), `r` what is left, `t`
+    /// the seconds until the counter is fresh again.
     pub fn draft_11() -> Self {
         Self { draft: Some(Draft::Eleven), x_rate_limit: None }
     }
