@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use http::header::HeaderName;
 use http::request::Parts;
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net};
 use tower_quota_core::{ConfigError, Key};
 
 use super::address::address;
@@ -65,7 +65,7 @@ impl TrustedProxies {
     pub fn networks<'n>(networks: impl IntoIterator<Item = &'n str>) -> Result<Self, ConfigError> {
         let network = |text: &str| {
             let network = text.parse::<IpNet>().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
-            network.map_err(|_| {
+            network.map(unmapped).map_err(|_| {
                 ConfigError::new("key.trusted", format!("{text:?} is no network: use 10.0.0.0/8, or a single address"))
             })
         };
@@ -211,6 +211,18 @@ impl TrustedProxies {
     }
 }
 
+/// A network of IPv4 addresses written as IPv6 (`::ffff:10.0.0.0/104`), as peers are compared: as IPv4.
+fn unmapped(network: IpNet) -> IpNet {
+    match network {
+        IpNet::V6(mapped) if mapped.prefix_len() >= 96 => {
+            let address = mapped.network().to_ipv4_mapped();
+            let network = address.and_then(|address| Ipv4Net::new(address, mapped.prefix_len() - 96).ok());
+            network.map_or(IpNet::V6(mapped), IpNet::V4)
+        }
+        network => network,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use http::{HeaderValue, Request};
@@ -235,6 +247,14 @@ mod tests {
     fn client(trusted: &TrustedProxies, peer: &str, header: &str, lines: &[&[u8]]) -> String {
         let client = trusted.client(peer.parse().unwrap(), &parts(header, lines));
         client.map_or_else(|| PEER.to_owned(), |client| client.to_string())
+    }
+
+    #[test]
+    fn a_network_is_the_same_however_it_is_written() {
+        for text in ["10.0.0.0/8", "::ffff:10.0.0.0/104", "::ffff:a00:0/104", "10.0.0.5", "::ffff:10.0.0.5"] {
+            let trusted = TrustedProxies::networks([text]).unwrap();
+            assert_eq!(client(&trusted, PEER, "x-forwarded-for", &[b"203.0.113.50"]), "203.0.113.50", "{text}");
+        }
     }
 
     #[test]
