@@ -67,8 +67,10 @@ impl Breaker {
             return Admission::Pass;
         }
         let now = self.millis();
-        let is_due = now >= self.next_probe.load(Ordering::Relaxed);
-        if is_due && !self.probing.swap(true, Ordering::AcqRel) {
+        let due = self.next_probe.load(Ordering::Relaxed);
+        // One that should have ended long ago runs on a runtime that is not driven any more.
+        let is_abandoned = now >= due + 2 * millis(PROBE_EVERY);
+        if now >= due && (!self.probing.swap(true, Ordering::AcqRel) || is_abandoned) {
             self.next_probe.store(now + millis(PROBE_EVERY), Ordering::Relaxed);
             return Admission::Probe(Probe(Arc::clone(&self.probing)));
         }
@@ -153,5 +155,10 @@ mod tests {
         let Admission::Probe(probe) = breaker.admit() else { panic!("it took more than a second") };
         drop(probe);
         assert!(matches!(breaker.admit(), Admission::Blocked), "it has just been tried");
+
+        std::thread::sleep(PROBE_EVERY);
+        let Admission::Probe(_stands_still) = breaker.admit() else { panic!("it took more than a second") };
+        std::thread::sleep(3 * PROBE_EVERY);
+        assert!(matches!(breaker.admit(), Admission::Probe(_)), "a probe that does not end is not waited for");
     }
 }

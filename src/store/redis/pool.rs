@@ -3,7 +3,7 @@
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use futures_util::future::Shared;
@@ -17,6 +17,8 @@ use super::fault::Fault;
 
 /// How long one attempt to connect may take. Decisions wait for it no longer than their own deadline.
 const CONNECT_WITHIN: Duration = Duration::from_secs(1);
+/// After how long an attempt is no longer waited for: the runtime that it runs on is not driven any more.
+const ABANDONED_AFTER: Duration = Duration::from_secs(2);
 
 /// A fixed number of connections, taken in turn.
 pub(super) struct Pool {
@@ -29,7 +31,8 @@ type Slot = Arc<Mutex<State>>;
 
 enum State {
     Closed,
-    Connecting(Attempt),
+    /// Since then.
+    Connecting(Attempt, Instant),
     Open(Arc<Lane>),
 }
 
@@ -59,10 +62,10 @@ impl Pool {
             let mut state = slot.lock();
             match &*state {
                 State::Open(lane) if lane.connection.is_open() => return Ok(Arc::clone(lane)),
-                State::Connecting(attempt) => attempt.clone(),
-                State::Open(_) | State::Closed => {
+                State::Connecting(attempt, since) if since.elapsed() < ABANDONED_AFTER => attempt.clone(),
+                State::Connecting(..) | State::Open(_) | State::Closed => {
                     let attempt = self.start(slot)?;
-                    *state = State::Connecting(attempt.clone());
+                    *state = State::Connecting(attempt.clone(), Instant::now());
                     attempt
                 }
             }
@@ -70,7 +73,7 @@ impl Pool {
         attempt.await.unwrap_or_else(|_| {
             // The runtime that the attempt ran on has ended.
             let mut state = slot.lock();
-            if matches!(&*state, State::Connecting(attempt) if attempt.peek().is_some()) {
+            if matches!(&*state, State::Connecting(attempt, _) if attempt.peek().is_some()) {
                 *state = State::Closed;
             }
             Err(Fault::unreachable("the runtime ended while connecting"))
@@ -155,5 +158,30 @@ mod tests {
             assert_eq!(error.kind(), StoreErrorKind::Misconfigured);
             assert!(error.to_string().contains("crypto provider"), "{error}");
         }
+    }
+
+    /// Takes a moment, and then there is nobody.
+    struct Slow;
+
+    impl Connector for Slow {
+        fn connect(&self) -> BoxFuture<'static, RedisResult<Arc<dyn Connection>>> {
+            Box::pin(async {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+                Err((redis::ErrorKind::Io, "nobody is there").into())
+            })
+        }
+    }
+
+    #[test]
+    fn an_attempt_on_a_runtime_that_stands_still_is_not_waited_for_by_another() {
+        let runtime = || tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let (still, other) = (runtime(), runtime());
+        let pool = Pool::new(Arc::new(Slow), 1);
+        let within = async |time| timeout(Duration::from_millis(time), pool.lane()).await;
+        assert!(still.block_on(within(5)).is_err());
+        assert!(other.block_on(within(50)).is_err(), "it may yet be made");
+        std::thread::sleep(ABANDONED_AFTER);
+        let error: StoreError = other.block_on(within(500)).expect("it is made anew").err().unwrap().into();
+        assert!(error.to_string().contains("nobody is there"), "{error}");
     }
 }
