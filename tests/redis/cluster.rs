@@ -196,13 +196,23 @@ async fn after_a_failover_no_more_is_admitted_than_the_limit_and_what_the_replic
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn t43_a_primary_is_killed_and_its_replica_followed_while_the_others_do_not_notice() {
+    a_primary_is_lost(Server::stop).await;
+}
+
+/// Its connections stay, and say nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t44_a_primary_hangs_and_its_replica_is_followed_while_the_others_do_not_notice() {
+    a_primary_is_lost(|primary| primary.pause()).await;
+}
+
+async fn a_primary_is_lost(lose: impl FnOnce(&mut Server)) {
     let mut cluster = Cluster::start(redis(), 3, 1);
     let groups = groups(&cluster);
     let loads: Vec<_> = groups.iter().map(|(_, meter)| Load::start(meter)).collect();
     tokio::time::sleep(Duration::from_millis(500)).await;
     let killed = cluster.owner(groups[0].0);
     let owners: Vec<usize> = groups.iter().map(|(slot, _)| cluster.owner(*slot)).collect();
-    cluster.nodes[killed].stop();
+    lose(&mut cluster.nodes[killed]);
     tokio::time::sleep(Duration::from_secs(5)).await;
     for (((_, meter), load), owner) in groups.iter().zip(loads).zip(owners) {
         let outcome = load.stop().await;
@@ -342,6 +352,8 @@ fn servers_that_are_none_do_not_build() {
     let field = |builder: tower_quota::RedisStoreBuilder| builder.build().unwrap_err().field().to_owned();
     assert_eq!(field(RedisStore::cluster([])), "redis.urls");
     assert_eq!(field(RedisStore::cluster(["redis://a", "b"])), "redis.url");
+    assert_eq!(field(RedisStore::cluster(["redis://a/3"])), "redis.url", "a cluster has one database");
+    assert_eq!(field(RedisStore::cluster(["redis+unix:///a"])), "redis.url");
     assert_eq!(field(RedisStore::sentinel([], "counters")), "redis.urls");
     assert_eq!(field(RedisStore::sentinel(["http://a"], "counters")), "redis.url");
 }

@@ -52,7 +52,7 @@ impl RedisStoreBuilder {
 
     #[cfg(feature = "redis-cluster")]
     pub(super) fn to_cluster<'u>(urls: impl IntoIterator<Item = &'u str>) -> Self {
-        Self::with(urls.into_iter().map(Single::new).collect::<Result<_, _>>().map(Servers::Cluster))
+        Self::with(urls.into_iter().map(Single::of_cluster).collect::<Result<_, _>>().map(Servers::Cluster))
     }
 
     #[cfg(feature = "redis-sentinel")]
@@ -172,7 +172,7 @@ impl RedisStoreBuilder {
             route: match servers {
                 Servers::One(connector) => Route::One(Pool::new(connector, connections)),
                 #[cfg(feature = "redis-cluster")]
-                Servers::Cluster(seeds) => Route::Cluster(Cluster::new(seeds, connections)?),
+                Servers::Cluster(seeds) => Route::Cluster(Arc::new(Cluster::new(seeds, connections)?)),
             },
             breakers: Breakers::new(break_after),
             instance: random(),

@@ -182,7 +182,7 @@ impl Client {
                 Ok(Detour::Again) => {}
                 Ok(Detour::Ask(pool)) => node = Some(pool),
                 _ if fault.may_repeat(may_repeat) && !std::mem::replace(&mut has_repeated, true) => {}
-                _ => return Err(fault.told_of_cluster()),
+                _ => return Err(self.route.last_word(fault)),
             }
             if left(time).is_zero() {
                 return Err(fault);

@@ -2,7 +2,7 @@
 //!
 //! Calls are sent by us, not by a client that sends them again by itself: only what proves not to have been executed is.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use tokio::time::{sleep, timeout};
 
 use super::connection::Single;
 use super::fault::{Fault, Then};
-use super::pool::Pool;
+use super::pool::{Pool, runtime};
 use crate::config_error::ConfigError;
 
 const SLOTS: u16 = 16_384;
@@ -71,11 +71,11 @@ impl Cluster {
     }
 
     /// The node that has the slot.
-    pub(super) async fn owner(&self, slot: u16) -> Result<Arc<Pool>, Fault> {
+    pub(super) async fn owner(self: &Arc<Self>, slot: u16) -> Result<Arc<Pool>, Fault> {
         if let Some(owner) = self.known_owner(slot) {
             return Ok(owner);
         }
-        self.look().await;
+        self.look_whoever_waits().await;
         self.known_owner(slot).ok_or_else(|| Fault::unreachable("no node of the cluster tells who has the slot"))
     }
 
@@ -96,6 +96,14 @@ impl Cluster {
         let pool = Arc::new(Pool::new(Arc::new(self.seeds[0].at(address)), self.connections));
         state.nodes.insert(address.to_owned(), Arc::clone(&pool));
         pool
+    }
+
+    /// Looks up who has which slot, and goes on with that when the decision that needs it has no time left.
+    async fn look_whoever_waits(self: &Arc<Self>) {
+        if let Ok(runtime) = runtime() {
+            let cluster = Arc::clone(self);
+            let _ = runtime.spawn(async move { cluster.look().await }).await;
+        }
     }
 
     /// Looks up who has which slot, at whichever node answers first; those who come together look once.
@@ -120,8 +128,10 @@ impl Cluster {
             asked = others;
             if let Ok(Some(ranges)) = answer {
                 let mut state = self.state.lock();
-                let addresses: Vec<&String> = ranges.iter().map(|(_, _, address)| address).collect();
-                state.nodes.retain(|address, _| addresses.contains(&address));
+                let primaries = ranges.iter().map(|(_, _, address)| address.clone());
+                // Seeds are asked again, by whatever name.
+                let kept: HashSet<String> = primaries.chain(self.seeds.iter().map(Single::address)).collect();
+                state.nodes.retain(|address, _| kept.contains(address));
                 state.ranges = ranges;
                 state.moved.clear();
                 break;
@@ -131,10 +141,9 @@ impl Cluster {
     }
 
     /// What a fault leaves to try.
-    pub(super) async fn detour(&self, slot: u16, fault: &Fault) -> Detour {
-        match fault.rule.then {
-            Then::Redirect => {
-                let Some(address) = fault.node() else { return Detour::None };
+    pub(super) async fn detour(self: &Arc<Self>, slot: u16, fault: &Fault) -> Detour {
+        match (fault.rule.then, fault.node()) {
+            (Then::Redirect, Some(address)) => {
                 let mut state = self.state.lock();
                 let pool = self.node(&mut state, &address);
                 if fault.is_for_one_call() {
@@ -143,16 +152,16 @@ impl Cluster {
                 state.moved.insert(slot, address);
                 Detour::Again
             }
-            Then::LookAgain => {
+            (Then::LookAgain | Then::Redirect, _) => {
                 sleep(LOOK_EVERY).await;
-                self.look().await;
+                self.look_whoever_waits().await;
                 Detour::Again
             }
-            Then::Reconnect => {
-                self.look().await;
+            (Then::Reconnect, _) => {
+                self.look_whoever_waits().await;
                 Detour::None
             }
-            Then::SendScript | Then::Policy => Detour::None,
+            (Then::SendScript | Then::Policy, _) => Detour::None,
         }
     }
 

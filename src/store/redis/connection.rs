@@ -85,6 +85,18 @@ impl Single {
         Self { client, looked_at: Arc::clone(&self.looked_at) }
     }
 
+    /// A node of a cluster, which has one database, and is known to the others by host and port.
+    pub(super) fn of_cluster(url: &str) -> Result<Self, ConfigError> {
+        let single = Self::new(url)?;
+        let info = single.client.get_connection_info();
+        let reason = match info.addr() {
+            ConnectionAddr::Unix(_) => "is a socket of this machine: a cluster is reached by host and port",
+            _ if info.redis_settings().db() != 0 => "names a database: a cluster has one, leave it out",
+            _ => return Ok(single),
+        };
+        Err(ConfigError::new("redis.url", reason))
+    }
+
     /// A Sentinel at this address, which has no databases.
     pub(super) fn of_sentinel(url: &str) -> Result<Self, ConfigError> {
         let single = Self::new(url)?;

@@ -10,7 +10,7 @@ use super::pool::{Lane, Pool};
 #[cfg_attr(not(feature = "redis-cluster"), allow(dead_code, reason = "a cluster is a feature"))]
 pub(super) enum Route {
     One(Pool),
-    Cluster(Cluster),
+    Cluster(Arc<Cluster>),
 }
 
 impl Route {
@@ -35,6 +35,14 @@ impl Route {
         match self {
             Self::One(_) => Detour::None,
             Self::Cluster(cluster) => cluster.detour(slot, fault).await,
+        }
+    }
+
+    /// What is told of a fault after which nothing is left to try.
+    pub(super) fn last_word(&self, fault: Fault) -> Fault {
+        match self {
+            Self::One(_) => fault.told_of_cluster(),
+            Self::Cluster(_) => fault,
         }
     }
 
