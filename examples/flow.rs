@@ -34,7 +34,7 @@ use axum::extract::{Query, State};
 use axum::http::request::Parts;
 use axum::http::{Request, Response, StatusCode};
 use axum::response::IntoResponse;
-use axum::routing::{get, post};
+use axum::routing::{MethodRouter, get, post};
 use axum::{Extension, Json, Router};
 use futures_util::{Stream, StreamExt, stream};
 use serde::{Deserialize, Serialize};
@@ -65,7 +65,7 @@ async fn flow() -> Result<(), Box<dyn Error>> {
     let app = Router::new()
         .merge(slow(&concurrency))
         .route("/inflight", get(in_flight).with_state(concurrency))
-        .merge(Router::new().route("/seats", get(accepted).post(accepted)).route_layer(seats(&group)?))
+        .route("/seats", get(accepted).post(accepted).route_layer(seats(&group)?))
         .route("/push", post(send).with_state((push, key::header("x-school")?)))
         .route("/upstream", upstream(&group)?);
 
@@ -80,11 +80,11 @@ async fn flow() -> Result<(), Box<dyn Error>> {
 
 /// Requests that take their time, so many at once.
 fn slow(concurrency: &ConcurrencyLayer) -> Router {
+    let limited = |handler: MethodRouter| handler.route_layer(concurrency.clone());
     Router::new()
-        .route("/slow", get(answer_slowly))
-        .route("/stream", get(stream_slowly))
-        .route("/ws", get(web_socket))
-        .route_layer(concurrency.clone())
+        .route("/slow", limited(get(answer_slowly)))
+        .route("/stream", limited(get(stream_slowly)))
+        .route("/ws", limited(get(web_socket)))
 }
 
 #[derive(Deserialize)]
@@ -185,7 +185,7 @@ struct Asked {
 }
 
 /// Calls an upstream, unless that has asked for a pause.
-fn upstream(group: &Group) -> Result<axum::routing::MethodRouter, ConfigError> {
+fn upstream(group: &Group) -> Result<MethodRouter, ConfigError> {
     let backoff = group.backoff("upstream").build()?;
     let client = BackoffLayer::new(&backoff, key::constant("upstream")).layer(service_fn(answer_as_asked));
     Ok(get(|request: Request<Body>| async move {
@@ -199,7 +199,10 @@ async fn answer_as_asked(request: Request<Body>) -> Result<Response<Body>, Infal
     let Ok(Query(Asked { status, retry_after })) = asked else {
         return Ok(answered(StatusCode::BAD_REQUEST));
     };
-    let mut response = answered(status.and_then(|status| StatusCode::from_u16(status).ok()).unwrap_or(StatusCode::OK));
+    let Ok(status) = status.map_or(Ok(StatusCode::OK), StatusCode::from_u16) else {
+        return Ok(answered(StatusCode::BAD_REQUEST));
+    };
+    let mut response = answered(status);
     if let Some(retry_after) = retry_after.and_then(|text| text.parse().ok()) {
         response.headers_mut().insert("retry-after", retry_after);
     }

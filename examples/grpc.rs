@@ -83,7 +83,8 @@ fn calls(group: &Group, per_account: u64, in_all: u64) -> Result<QuotaLayer, Con
 fn app(calls: &QuotaLayer) -> Router {
     let http = Router::new().route("/echo", post(async |body: String| body).route_layer(calls.clone()));
     let grpc = Routes::new(calls.named_layer(EchoServer::new(Echoes)));
-    http.merge(grpc.into_axum_router())
+    // What is at no path is 404, which clients of gRPC take for a call that is not implemented.
+    http.merge(grpc.into_axum_router().reset_fallback())
 }
 
 /// Answers with what it was told.

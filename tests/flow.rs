@@ -112,6 +112,9 @@ async fn seats_pushes_and_an_upstream_answer_as_they_are_steered() {
         assert!(statuses.iter().filter(|status| **status == 202).count() >= 8, "{statuses:?}");
         assert_eq!(flow.send("POST", "/seats", &user, "").await.status(), 202);
         assert_eq!(flow.send("GET", "/seats", &[], "").await.status(), 400);
+        for (method, path) in [("DELETE", "/seats"), ("POST", "/slow?ms=1")] {
+            assert_eq!(flow.send(method, path, &[], "").await.status(), 405, "it is not counted");
+        }
 
         let school = [("x-school", "north")];
         let push = async |recipients: u64| {
@@ -129,6 +132,9 @@ async fn seats_pushes_and_an_upstream_answer_as_they_are_steered() {
         }
 
         let upstream = async |query: &str| flow.send("GET", &format!("/upstream?{query}"), &[], "").await;
+        for none in ["status=99", "status=1000", "status=70000", "status=x"] {
+            assert_eq!(upstream(none).await.status(), 400, "{none}");
+        }
         assert_eq!(upstream("status=200").await.status(), 200);
         let told = upstream("status=429&retry_after=2").await;
         assert_eq!((told.status().as_u16(), &told.headers()["retry-after"]), (429, &"2".parse().unwrap()));

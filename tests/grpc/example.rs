@@ -22,6 +22,9 @@ async fn calls_and_requests_share_one_budget() {
         let mut service = Example::start("grpc", &environment);
         let mut client = EchoClient::new(Endpoint::from_shared(service.base.clone()).unwrap().connect().await.unwrap());
         let post = async |account| service.send("POST", "/echo", &[("x-account", account)], "hello").await;
+        for nowhere in ["/echo/", "/nothing"] {
+            assert_eq!(service.send("POST", nowhere, &[("x-account", "alice")], "hello").await.status(), 404);
+        }
 
         assert_eq!(client.unary(by("alice", message())).await.unwrap().into_inner(), message());
         let echoed = post("alice").await;
