@@ -36,7 +36,7 @@ pub struct BackoffBuilder {
 }
 
 impl BackoffBuilder {
-    /// No pause is longer than this, whatever is asked for: ten minutes by default.
+    /// No pause is longer than this, whatever is asked for: ten minutes by default. After that the upstream is asked again.
     pub fn at_most(mut self, time: Duration) -> Self {
         self.at_most = time;
         self
@@ -103,29 +103,52 @@ impl BackoffAxis {
     ///
     /// The store's.
     pub async fn pause(&self, key: &Key, time: Duration) -> Result<(), StoreError> {
-        self.tell(key, time).wait().await
+        let told = self.tell(key, time, CountedBy::Store).wait().await;
+        self.or_here(told, key, time)
     }
 
     /// The same, without waiting for the store.
     pub fn pause_soon(&self, key: &Key, time: Duration) {
-        if let Answer::Pending(told) = self.tell(key, time)
-            && let Ok(runtime) = tokio::runtime::Handle::try_current()
-        {
-            runtime.spawn(told);
+        match self.tell(key, time, CountedBy::Store) {
+            Answer::Ready(told) => drop(self.or_here(told, key, time)),
+            Answer::Pending(told) => {
+                if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+                    let (axis, key) = (self.clone(), key.clone());
+                    runtime.spawn(async move { axis.or_here(told.await, &key, time) });
+                }
+            }
         }
     }
 
-    fn tell(&self, key: &Key, time: Duration) -> Answer<()> {
+    /// What the store could not take down this process keeps for itself, if it counts by itself then.
+    fn or_here(&self, told: Result<(), StoreError>, key: &Key, time: Duration) -> Result<(), StoreError> {
+        let panel = self.0.meter.panel();
+        told.or_else(|error| {
+            panel.note_failure(&error);
+            if !panel.decides_by_share() {
+                return Err(error);
+            }
+            match self.tell(key, time, CountedBy::LocalShare) {
+                Answer::Ready(told) => told,
+                Answer::Pending(_) => Err(error),
+            }
+        })
+    }
+
+    fn tell(&self, key: &Key, time: Duration, counted_by: CountedBy) -> Answer<()> {
         let time = time.clamp(SECOND, self.0.at_most);
-        tracing::info!(target: "tower_quota::cooldown", axis = self.name(), seconds = time.as_secs(), "a pause starts");
+        if counted_by == CountedBy::Store {
+            tracing::info!(target: "tower_quota::cooldown", axis = self.name(), seconds = time.as_secs(), "a pause starts");
+        }
         let (core, owner) = (self.0.axis.core(), Owner::Key(key.clone()));
         let rest_at_least = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         let ending = Ending { outcome: Outcome::Ended, call: 0, units: 0, charged_at: 0, rest_at_least };
-        self.0.meter.panel().end(&CallEnd { demand: core.demand(&owner, None, 0), ending }, CountedBy::Store)
+        self.0.meter.panel().end(&CallEnd { demand: core.demand(&owner, None, 0), ending }, counted_by)
     }
 
     /// How long a key is paused from now on; zero if it is not, or if the store cannot tell and the failure policy is
-    /// [open](crate::OnStoreFailure::Open).
+    /// [open](crate::OnStoreFailure::Open). By a [share](crate::OnStoreFailure::Local) it is what this process has been told
+    /// since the store fails.
     ///
     /// # Errors
     ///
@@ -138,21 +161,28 @@ impl BackoffAxis {
 
     /// Waits until a key is not paused any more, if that is not longer than `up_to`; else how long it still is, without
     /// waiting. Those who wait go on a little apart, up to a twentieth of their wait later than they could, so that they do
-    /// not come back all at once.
+    /// not come back all at once. As many may wait for one key as the group [lets](crate::GroupBuilder::most_waiting); for
+    /// others the pause is too long.
     ///
     /// # Errors
     ///
     /// [`Paused::For`], and the store's if the policy is closed.
     pub async fn wait(&self, key: &Key, up_to: Duration) -> Result<(), Paused> {
-        let clock = self.0.axis.core().ledger.clock();
+        let core = self.0.axis.core();
+        let clock = core.ledger.clock();
         let deadline = clock.now().saturating_add(up_to);
+        let mut place = None;
         loop {
             let pause = self.paused_for(key).await.map_err(Paused::Unknown)?;
             if pause.is_zero() {
                 return Ok(());
             }
-            if clock.now().saturating_add(pause) > deadline {
-                counts::pause(self.0.axis.core().label);
+            let is_in_time = clock.now().saturating_add(pause) <= deadline;
+            if is_in_time && place.is_none() {
+                place = core.ledger.lines.join(core.demand(&Owner::Key(key.clone()), None, 0).counter());
+            }
+            if !is_in_time || place.is_none() {
+                counts::pause(core.label);
                 return Err(Paused::For(pause));
             }
             clock.sleep(pause + jitter(pause)).await;
@@ -181,8 +211,8 @@ impl fmt::Display for Paused {
 
 impl std::error::Error for Paused {}
 
-/// Up to a twentieth of a wait, at random.
-fn jitter(wait: Duration) -> Duration {
+/// Up to a twentieth of a wait, at random, for those who were told by another side to come back.
+pub(crate) fn jitter(wait: Duration) -> Duration {
     let random = RandomState::new().build_hasher().finish();
     let twentieth = u64::try_from((wait / 20).as_micros()).unwrap_or(u64::MAX);
     Duration::from_micros(random % twentieth.saturating_add(1))

@@ -156,6 +156,12 @@ impl Panel {
         outcome
     }
 
+    /// The store did not take something down.
+    #[cfg(feature = "waiting")]
+    pub(crate) fn note_failure(&self, error: &StoreError) {
+        self.ledger().note_failure(error, self.on_store_failure);
+    }
+
     fn without_store(&self, error: StoreError, wanted: Option<Wanted<'_>>) -> Result<Verdict, ChargeError> {
         let policy = self.on_store_failure;
         self.ledger().note_failure(&error, policy);

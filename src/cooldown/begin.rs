@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::attempts::Attempts;
 use super::axis::CooldownAxis;
 use crate::algorithm::Outcome;
+use crate::backoff::jitter;
 use crate::charge_error::ChargeError;
 use crate::clock::Clock;
 use crate::cost::Cost;
@@ -67,7 +68,8 @@ impl Begin {
         let (axis, panel) = (&self.axis, self.axis.meter().panel());
         let seen = axis.meter().see(&self.key)?;
         let (clock, lines) = (panel.ledger().clock(), &panel.ledger().lines);
-        let deadline = clock.now().saturating_add(self.patience);
+        let started = clock.now();
+        let deadline = started.saturating_add(self.patience);
         let counter = self.counter(&seen);
         let mut place = place;
         // Whoever waits already came first.
@@ -112,12 +114,14 @@ impl Begin {
                     continue;
                 }
             }
-            clock.sleep(wait).await;
-            if wait == told {
+            // A rest that another side asked for ends a little later for each.
+            let asked_for = !may_be_sooner && told > quota.period();
+            clock.sleep(if asked_for { wait + jitter(wait) } else { wait }).await;
+            if wait == told && !counted.fits() {
                 tracing::info!(
                     target: "tower_quota::cooldown",
                     axis = axis.name(),
-                    waited_s = wait.as_secs(),
+                    waited_s = clock.now().saturating_sub(started).as_secs(),
                     "the rest is over"
                 );
             }

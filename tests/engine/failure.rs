@@ -7,7 +7,7 @@ use std::time::Duration;
 use tower_quota::testing::FakeClock;
 use tower_quota::{
     Answer, ChargeError, Cooldown, CooldownAxis, Cost, CountedBy, Group, HOUR, Key, MINUTE, MemoryStore, Meter,
-    OnStoreFailure, Question, Quota, Store, StoreError, StoreErrorKind, Verdict, Watermark,
+    OnStoreFailure, Paused, Question, Quota, Store, StoreError, StoreErrorKind, Verdict, Watermark,
 };
 
 use crate::support::{Log, by_name, charge, group, now};
@@ -88,6 +88,43 @@ async fn a_local_share_of_attempts_and_of_failures_rests_as_the_whole_would() {
         failures.begin(&Key::from("a"), 1).await.unwrap().failed().await.unwrap();
     }
     assert!(wait_of(&failures).await > MINUTE, "locked, not only counted for a minute");
+}
+
+#[tokio::test]
+async fn a_pause_that_the_store_cannot_take_down_is_kept_by_a_local_share() {
+    let key = Key::from("a");
+    for (policy, is_kept) in [(local(50), true), (OnStoreFailure::Open, false)] {
+        let group = Group::builder("local").on_store_failure(policy).build(Switched::off()).unwrap();
+        let upstream = group.backoff("upstream").build().unwrap();
+        assert_eq!(upstream.pause(&key, MINUTE).await.is_ok(), is_kept);
+        upstream.pause_soon(&Key::from("b"), MINUTE);
+        tokio::task::yield_now().await;
+        for key in [&key, &Key::from("b")] {
+            assert_eq!(upstream.paused_for(key).await.unwrap().is_zero(), !is_kept, "{policy:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn no_more_wait_for_a_pause_than_may_wait() {
+    let clock = FakeClock::new();
+    let store = MemoryStore::with_clock(clock.clone());
+    let upstream = Group::builder("few").most_waiting(2).build(store).unwrap().backoff("upstream").build().unwrap();
+    let key = Key::from("a");
+    upstream.pause(&key, MINUTE).await.unwrap();
+    let waiting: Vec<_> = (0..2)
+        .map(|_| {
+            let (upstream, key) = (upstream.clone(), key.clone());
+            tokio::spawn(async move { upstream.wait(&key, HOUR).await.is_ok() })
+        })
+        .collect();
+    tokio::task::yield_now().await;
+    assert!(matches!(upstream.wait(&key, HOUR).await, Err(Paused::For(_))), "two wait already");
+    clock.advance(2 * MINUTE);
+    for waiting in waiting {
+        assert!(waiting.await.unwrap());
+    }
+    assert!(upstream.wait(&key, HOUR).await.is_ok());
 }
 
 #[test]

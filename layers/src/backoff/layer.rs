@@ -12,7 +12,8 @@ use crate::answer::{Refusals, refusal_setters};
 use crate::key::{RequestKey, RequiredKey};
 
 /// Around an outbound client: an upstream that answers 429 or 503 with `Retry-After` is not called again under the same key
-/// before that time, by no instance if the store is shared.
+/// before that time, by no instance if the store is shared; or before the longest pause that the axis
+/// [lets it ask for](tower_quota_core::BackoffBuilder::at_most), ten minutes by default.
 ///
 /// `Retry-After` is read as seconds or as any date of HTTP, against the response's own `Date`; of several the longest
 /// counts. What cannot be read is none, and what one of our layers further in has refused is not the upstream's. The response
