@@ -195,9 +195,9 @@ impl Report {
         Self { label, limit, period, used, reset, wait: 0, refill, fit: Fit::Fits, above_watermark }
     }
 
-    /// This report, on a request that was judged by another limit.
-    #[cfg(feature = "redis")]
-    pub(crate) fn by_limit(self, limit: u64) -> Self {
+    /// This report, on a request that was judged by another limit: for a store that gives the verdict again that it
+    /// remembers.
+    pub fn by_limit(self, limit: u64) -> Self {
         Self { limit, ..self }
     }
 

@@ -16,6 +16,11 @@ use crate::verdict::Verdict;
 ///
 /// A store judges all demands of a question at one reading of its clock, and charges all of them or none. It reports
 /// each demand with [`Report::new`](crate::Report::new), in the order asked.
+///
+/// Any store can count quotas, settle charges and remember requests. Episodes of a [`Watermark`](crate::Watermark), and
+/// attempts and failures of a `Cooldown`, are kept by the stores of this crate alone, and by what wraps them: over another
+/// one an axis with a watermark alerts nobody, and a question about [attempts](crate::Algorithm::Attempts) or
+/// [failures](crate::Algorithm::Failures) is to be answered with [`Misconfigured`](StoreErrorKind::Misconfigured).
 pub trait Store: Send + Sync + 'static {
     /// Judges all demands of the question in one atomic step: charges every one if all fit, and changes nothing if any
     /// does not.
