@@ -70,8 +70,10 @@ impl Breaker {
         let due = self.next_probe.load(Ordering::Relaxed);
         // One that should have ended long ago runs on a runtime that is not driven any more.
         let is_abandoned = now >= due + 2 * millis(PROBE_EVERY);
-        if now >= due && (!self.probing.swap(true, Ordering::AcqRel) || is_abandoned) {
-            self.next_probe.store(now + millis(PROBE_EVERY), Ordering::Relaxed);
+        let may_probe = now >= due && (is_abandoned || !self.probing.load(Ordering::Acquire));
+        let next = now + millis(PROBE_EVERY);
+        if may_probe && self.next_probe.compare_exchange(due, next, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+            self.probing.store(true, Ordering::Release);
             return Admission::Probe(Probe(Arc::clone(&self.probing)));
         }
         Admission::Blocked

@@ -75,7 +75,7 @@ impl Cluster {
         if let Some(owner) = self.known_owner(slot) {
             return Ok(owner);
         }
-        self.look_whoever_waits().await;
+        self.look_after(Duration::ZERO).await;
         self.known_owner(slot).ok_or_else(|| Fault::unreachable("no node of the cluster tells who has the slot"))
     }
 
@@ -98,18 +98,25 @@ impl Cluster {
         pool
     }
 
-    /// Looks up who has which slot, and goes on with that when the decision that needs it has no time left.
-    async fn look_whoever_waits(self: &Arc<Self>) {
+    /// Looks up who has which slot, after a while, and goes on with that when the decision that needs it has no time left.
+    async fn look_after(self: &Arc<Self>, delay: Duration) {
         if let Ok(runtime) = runtime() {
             let cluster = Arc::clone(self);
-            let _ = runtime.spawn(async move { cluster.look().await }).await;
+            let looking = async move {
+                if !delay.is_zero() {
+                    sleep(delay).await;
+                }
+                cluster.look().await;
+            };
+            let _ = runtime.spawn(looking).await;
         }
     }
 
     /// Looks up who has which slot, at whichever node answers first; those who come together look once.
     async fn look(&self) {
         let called = Instant::now();
-        let _looking = self.looking.lock().await;
+        // Whoever holds it for longer stands still, with its runtime.
+        let _looking = timeout(2 * LOOK_WITHIN, self.looking.lock()).await;
         if self.state.lock().looked.is_some_and(|looked| looked + LOOK_EVERY > called) {
             return;
         }
@@ -122,11 +129,11 @@ impl Cluster {
             state.nodes.values().cloned().collect()
         };
         // All at once: a node that hangs holds up nobody.
-        let mut asked: Vec<_> = known.iter().map(|pool| Box::pin(timeout(LOOK_WITHIN, ranges_of(pool)))).collect();
+        let mut asked: Vec<_> = known.iter().map(|pool| Box::pin(ranges_of(pool))).collect();
         while !asked.is_empty() {
             let (answer, _, others) = futures_util::future::select_all(asked).await;
             asked = others;
-            if let Ok(Some(ranges)) = answer {
+            if let Some(ranges) = answer {
                 let mut state = self.state.lock();
                 let primaries = ranges.iter().map(|(_, _, address)| address.clone());
                 // Seeds are asked again, by whatever name.
@@ -152,13 +159,14 @@ impl Cluster {
                 state.moved.insert(slot, address);
                 Detour::Again
             }
+            // Nobody but the node that was asked knows who has it for this call.
+            (Then::Redirect, None) if fault.is_for_one_call() => Detour::None,
             (Then::LookAgain | Then::Redirect, _) => {
-                sleep(LOOK_EVERY).await;
-                self.look_whoever_waits().await;
+                self.look_after(LOOK_EVERY).await;
                 Detour::Again
             }
             (Then::Reconnect, _) => {
-                self.look_whoever_waits().await;
+                self.look_after(Duration::ZERO).await;
                 Detour::None
             }
             (Then::SendScript | Then::Policy, _) => Detour::None,
@@ -178,10 +186,13 @@ impl Cluster {
 
 /// Who has which slots, as a node tells it.
 async fn ranges_of(pool: &Pool) -> Option<Vec<(u16, u16, String)>> {
-    let lane = pool.lane().await.ok()?;
+    let lane = timeout(LOOK_WITHIN, pool.lane()).await.ok()?.ok()?;
     let mut slots = redis::cmd("CLUSTER");
     slots.arg("SLOTS");
-    let reply = lane.connection.send(Arc::new(slots)).await.ok()?;
+    let Ok(Ok(reply)) = timeout(LOOK_WITHIN, lane.connection.send(Arc::new(slots))).await else {
+        pool.give_up(&lane);
+        return None;
+    };
     read_ranges(&reply, lane.connection.host())
 }
 

@@ -154,7 +154,7 @@ impl Fault {
         let mut words = self.reason.split_ascii_whitespace().skip_while(|word| *word != self.rule.code);
         let address = words.nth(2)?;
         // Without a host, it is at the same one: not known here, and looked up instead.
-        (address.contains(':') && !address.starts_with(':')).then(|| address.to_owned())
+        (address.contains(':') && !address.starts_with([':', '?'])).then(|| address.to_owned())
     }
 
     /// Whether a redirection is for this call alone.

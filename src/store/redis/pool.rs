@@ -64,8 +64,9 @@ impl Pool {
                 State::Open(lane) if lane.connection.is_open() => return Ok(Arc::clone(lane)),
                 State::Connecting(attempt, since) if since.elapsed() < ABANDONED_AFTER => attempt.clone(),
                 State::Connecting(..) | State::Open(_) | State::Closed => {
-                    let attempt = self.start(slot)?;
-                    *state = State::Connecting(attempt.clone(), Instant::now());
+                    let since = Instant::now();
+                    let attempt = self.start(slot, since)?;
+                    *state = State::Connecting(attempt.clone(), since);
                     attempt
                 }
             }
@@ -80,7 +81,7 @@ impl Pool {
         })
     }
 
-    fn start(&self, slot: &Slot) -> Result<Attempt, Fault> {
+    fn start(&self, slot: &Slot, since: Instant) -> Result<Attempt, Fault> {
         let runtime = runtime()?;
         let (done, attempt) = oneshot::channel();
         let (connecting, slot) = (self.connector.connect(), Arc::clone(slot));
@@ -90,10 +91,15 @@ impl Pool {
                 Ok(Err(_)) => Err(Fault::of_panic()),
                 Err(_) => Err(Fault::unreachable("no connection within a second")),
             };
-            *slot.lock() = match &made {
-                Ok(lane) => State::Open(Arc::clone(lane)),
-                Err(_) => State::Closed,
-            };
+            let mut state = slot.lock();
+            // Another attempt has been made if this one was taken for abandoned.
+            if matches!(&*state, State::Connecting(_, current) if *current == since) {
+                *state = match &made {
+                    Ok(lane) => State::Open(Arc::clone(lane)),
+                    Err(_) => State::Closed,
+                };
+            }
+            drop(state);
             // Those who waited may have gone.
             let _ = done.send(made);
         });

@@ -72,15 +72,15 @@ async fn whoever_made_room_and_is_dropped_gives_nothing_back() {
     settle().await;
     let mut third = Box::pin(service.clone().oneshot(request("greedy")));
     assert!(third.as_mut().now_or_never().is_none());
+    // Nobody leaves for one who may not wait.
+    let at_once = layer.clone().max_wait(Duration::ZERO).layer(held.service());
+    assert_eq!(status(&at_once, request("polite")).await, 503);
+    assert_eq!((layer.in_flight(), layer.queued(), layer.keys()), (1, 2, 1));
     let polite = spawn(&service, "polite");
     settle().await;
-    assert_eq!((layer.in_flight(), layer.queued()), (1, 2));
+    assert_eq!((layer.in_flight(), layer.queued(), layer.keys()), (1, 2, 2));
     // It has made room, and does not know yet.
     drop(third);
-    assert_eq!((layer.in_flight(), layer.queued()), (1, 2));
-    // Nor does anybody leave for one who may not wait.
-    let at_once = layer.clone().max_wait(Duration::ZERO).layer(held.service());
-    assert_eq!(status(&at_once, request("third")).await, 503);
     assert_eq!((layer.in_flight(), layer.queued()), (1, 2));
     while !held.at_work().is_empty() {
         held.end_one().await;
