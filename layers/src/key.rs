@@ -9,6 +9,7 @@
 
 mod address;
 mod client_ip;
+mod client_key;
 mod forwarded;
 mod header;
 mod missing;

@@ -1,6 +1,6 @@
 //! Whose address a request comes from, past proxies that are trusted and up to those that are not.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 use std::ops::ControlFlow;
 
 use http::header::HeaderName;
@@ -9,6 +9,7 @@ use ipnet::{IpNet, Ipv4Net};
 use tower_quota_core::{ConfigError, Key};
 
 use super::address::address;
+use super::client_key::ClientKey;
 use super::forwarded;
 use super::header::header_name;
 
@@ -20,8 +21,7 @@ use super::header::header_name;
 pub struct TrustedProxies {
     trust: Trust,
     header: Header,
-    ipv6_prefix: u8,
-    unwraps_translated: bool,
+    key: ClientKey,
 }
 
 #[derive(Clone, Debug)]
@@ -74,7 +74,7 @@ impl TrustedProxies {
 
     fn of(trust: Trust) -> Self {
         let header = Header::Addresses(HeaderName::from_static("x-forwarded-for"));
-        Self { trust, header, ipv6_prefix: 64, unwraps_translated: false }
+        Self { trust, header, key: ClientKey::default() }
     }
 
     /// Reads `Forwarded` (RFC 7239) instead of `X-Forwarded-For`.
@@ -99,17 +99,14 @@ impl TrustedProxies {
     ///
     /// `key.ipv6_prefix` of anything else.
     pub fn ipv6_prefix(mut self, bits: u8) -> Result<Self, ConfigError> {
-        if !(1..=128).contains(&bits) {
-            return Err(ConfigError::new("key.ipv6_prefix", format!("{bits} bits are no prefix: use 1 to 128")));
-        }
-        self.ipv6_prefix = bits;
+        self.key = self.key.ipv6_prefix(bits)?;
         Ok(self)
     }
 
     /// Takes addresses of NAT64 (`64:ff9b::/96`) and 6to4 (`2002::/16`) for the IPv4 addresses that they carry. Otherwise
     /// all clients behind one translator are one prefix.
     pub fn unwrap_translated(mut self) -> Self {
-        self.unwraps_translated = true;
+        self.key = self.key.unwrap_translated();
         self
     }
 
@@ -188,26 +185,7 @@ impl TrustedProxies {
 
     /// An address as the key it is counted under: IPv4 whole, IPv6 by its prefix.
     pub(super) fn key(&self, address: IpAddr) -> Key {
-        let address = match address.to_canonical() {
-            IpAddr::V4(address) => return Key::new(address.octets()),
-            IpAddr::V6(address) => address,
-        };
-        if let Some(address) = self.translated(address) {
-            return Key::new(address.octets());
-        }
-        let mask = u128::MAX << (128 - u32::from(self.ipv6_prefix));
-        Key::new((address.to_bits() & mask).to_be_bytes())
-    }
-
-    fn translated(&self, address: Ipv6Addr) -> Option<Ipv4Addr> {
-        if !self.unwraps_translated {
-            return None;
-        }
-        let v4 = |high: u16, low: u16| Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low));
-        match address.segments() {
-            [0x64, 0xff9b, 0, 0, 0, 0, high, low] | [0x2002, high, low, ..] => Some(v4(high, low)),
-            _ => None,
-        }
+        self.key.of(address)
     }
 }
 
@@ -307,30 +285,6 @@ mod tests {
         let long = vec![b'x'; 64 << 10];
         assert_eq!(client(&ten(), PEER, "x-forwarded-for", &[&long]), PEER);
         assert_eq!(client(&ten(), PEER, "x-forwarded-for", &[&many, b"203.0.113.7"]), "203.0.113.7");
-    }
-
-    #[test]
-    fn t19_one_host_is_one_key_however_its_address_is_written() {
-        let key = |trusted: &TrustedProxies, address: &str| trusted.key(address.parse().unwrap());
-        let (plain, unwrapping) = (ten(), ten().unwrap_translated());
-        let v4 = |address: &str| Key::new(address.parse::<Ipv4Addr>().unwrap().octets());
-        for mapped in ["::ffff:1.2.3.4", "::ffff:102:304", "0:0:0:0:0:FFFF:0102:0304", "1.2.3.4"] {
-            assert_eq!(key(&plain, mapped), v4("1.2.3.4"), "{mapped}");
-        }
-        let of_prefix = key(&plain, "2001:db8:1234:5678::");
-        for same in ["2001:db8:1234:5678::1.2.3.4", "2001:db8:1234:5678:aaaa::1", "2001:DB8:1234:5678:0::"] {
-            assert_eq!(key(&plain, same), of_prefix, "{same}");
-        }
-        assert_ne!(key(&plain, "2001:db8:1234:5679::1"), of_prefix);
-        assert_eq!(key(&plain, "::1"), key(&plain, "0:0:0:0:0:0:0:1"));
-        let (one, other) = ("64:ff9b::808:808", "64:ff9b::909:909");
-        assert_eq!(key(&plain, one), key(&plain, other), "one translator");
-        assert_eq!((key(&unwrapping, one), key(&unwrapping, other)), (v4("8.8.8.8"), v4("9.9.9.9")));
-        assert_eq!(key(&unwrapping, "2002:cb00:7107::1"), v4("203.0.113.7"));
-        let whole = ten().ipv6_prefix(128).unwrap();
-        assert_ne!(key(&whole, "2001:db8::1"), key(&whole, "2001:db8::2"));
-        let wide = ten().ipv6_prefix(48).unwrap();
-        assert_eq!(key(&wide, "2001:db8:1:1::1"), key(&wide, "2001:db8:1:2::1"));
     }
 
     #[test]
