@@ -10,5 +10,6 @@ mod limit_fields;
 mod mounting;
 mod order;
 mod read_write_split;
+mod readiness;
 mod refunds;
 mod service;
