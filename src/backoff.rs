@@ -1,7 +1,6 @@
 //! Pauses that another side asks for.
 
 use std::fmt;
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +11,7 @@ use crate::charge_error::ChargeError;
 use crate::config_error::ConfigError;
 use crate::counts;
 use crate::group::Group;
+use crate::jitter::jitter;
 use crate::key::Key;
 use crate::meter::Meter;
 use crate::question::Owner;
@@ -210,13 +210,6 @@ impl fmt::Display for Paused {
 }
 
 impl std::error::Error for Paused {}
-
-/// Up to a twentieth of a wait, at random, for those who were told by another side to come back.
-pub(crate) fn jitter(wait: Duration) -> Duration {
-    let random = RandomState::new().build_hasher().finish();
-    let twentieth = u64::try_from((wait / 20).as_micros()).unwrap_or(u64::MAX);
-    Duration::from_micros(random % twentieth.saturating_add(1))
-}
 
 impl fmt::Debug for BackoffAxis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -29,6 +29,8 @@ mod digest;
 mod failure;
 mod group;
 mod health;
+#[cfg(feature = "waiting")]
+mod jitter;
 mod key;
 mod ledger;
 #[cfg(feature = "waiting")]

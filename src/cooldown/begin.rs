@@ -8,11 +8,11 @@ use std::time::Duration;
 use super::attempts::Attempts;
 use super::axis::CooldownAxis;
 use crate::algorithm::Outcome;
-use crate::backoff::jitter;
 use crate::charge_error::ChargeError;
 use crate::clock::Clock;
 use crate::cost::Cost;
 use crate::digest::Digest;
+use crate::jitter::jitter;
 use crate::key::Key;
 use crate::lines::Place;
 use crate::panel::Wanted;
@@ -96,11 +96,12 @@ impl Begin {
                     self.start_the_rest(&verdict).await;
                 }
             }
-            let (told, quota) = (verdict.wait(), axis.axis().quota());
-            // A call that is at work at the limit may end at any time, and the rest starts then.
-            let may_be_sooner = told <= quota.period().saturating_add(quota.span());
-            let soonest = if may_be_sooner { quota.period().max(counted_by_others(&verdict)) } else { told };
-            let wait = told.min(soonest);
+            let (own, quota) = (counted.wait(), axis.axis().quota());
+            // A call that is at work at the limit may end at any time, and the rest starts then. What is longer than both has
+            // been asked for by another side.
+            let is_asked_for = own > quota.period().saturating_add(quota.span());
+            let soonest = if is_asked_for { own } else { own.min(quota.period()) };
+            let wait = soonest.max(counted_by_others(&verdict));
             if clock.now().saturating_add(wait) > deadline {
                 return Err(ChargeError::Refused(verdict));
             }
@@ -114,10 +115,8 @@ impl Begin {
                     continue;
                 }
             }
-            // A rest that another side asked for ends a little later for each.
-            let asked_for = !may_be_sooner && told > quota.period();
-            clock.sleep(if asked_for { wait + jitter(wait) } else { wait }).await;
-            if wait == told && !counted.fits() {
+            clock.sleep(if is_asked_for { wait + jitter(wait) } else { wait }).await;
+            if wait == verdict.wait() && !counted.fits() {
                 tracing::info!(
                     target: "tower_quota::cooldown",
                     axis = axis.name(),
