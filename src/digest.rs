@@ -8,9 +8,9 @@ use foldhash::quality::FoldHasher;
 
 /// Two 64-bit hashes of one input under independent secrets.
 ///
-/// By chance two of a million inputs share one with a probability of 10^-27. No digest leaves the process, so nobody can
+/// By chance two of a million inputs share both with a probability of 10^-27. No digest leaves the process, so nobody can
 /// look for such a pair without reading its memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Digest {
     /// The half that chooses a lock.
     pub(crate) lock: u64,
@@ -31,7 +31,7 @@ static SECRET: LazyLock<Secret> = LazyLock::new(|| {
 impl Digest {
     /// What a group calls an axis.
     pub(crate) fn of_axis(group: &str, axis: &str) -> Self {
-        Self { lock: 0, place: 0 }.with(group.len() as u64, group.as_bytes()).with(axis.len() as u64, axis.as_bytes())
+        Self::default().with(group.len() as u64, group.as_bytes()).with(axis.len() as u64, axis.as_bytes())
     }
 
     /// This digest, and a number and some bytes behind it.

@@ -2,6 +2,7 @@
 
 mod counters;
 mod decision;
+mod entry;
 mod held;
 mod keyed;
 mod known;
@@ -9,6 +10,7 @@ mod lock;
 mod records;
 mod settling;
 mod shared;
+mod table;
 
 use std::fmt;
 use std::time::Duration;
@@ -38,8 +40,8 @@ const REQUESTS_KEPT: Duration = Duration::from_secs(60);
 /// decision that is refused has changed nothing at any time, so it never makes another one fail.
 ///
 /// **Bounded.** A counter that equals a fresh one is forgotten as other decisions pass, and its memory is given back.
-/// The store holds at most [`max_states`](Self::max_states) counters of keys, 1,000,000 by default, about 60 bytes each when
-/// it is full.
+/// The store holds at most [`max_states`](Self::max_states) counters of keys, 1,000,000 by default, about 50 bytes each when
+/// it is full. It knows a key by a keyed hash, and takes two of a million for one with a probability below 10^-9.
 /// A counter in use is never forgotten: past the bound, a new key gets the group's
 /// [failure policy](crate::OnStoreFailure), with [`StoreErrorKind::StoreFull`](crate::StoreErrorKind::StoreFull). A
 /// bucket whose refill is lowered counts as in use until it is full by the lower refill, if it is asked about before it

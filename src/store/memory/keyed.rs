@@ -3,16 +3,17 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use crossbeam_utils::CachePadded;
-use hashbrown::HashTable;
 
+use super::entry::Entry;
 use super::held::{Found, Held};
 use super::lock::{Guard, Lock};
-use crate::algorithm::{Assessment, State};
+use super::table::Table;
+use crate::algorithm::Assessment;
 use crate::digest::Digest;
 use crate::watermark::Mark;
 
-/// Places in one table when the store is full: few enough to sweep within a fraction of a millisecond.
-const PLACES: usize = 4_096;
+/// Counters in one table when the store is full: few enough to sweep within a fraction of a millisecond.
+const IN_A_TABLE: usize = 4_096;
 /// Microseconds between two tables swept in passing.
 const SWEEP_EVERY: u64 = 10_000;
 /// Seconds for which a counter is kept after it equals a fresh one, for decisions whose reading of the clock is older
@@ -30,7 +31,7 @@ pub(super) struct Keyed {
 struct Shard {
     /// No counter of this table is forgotten before this second. Written under the lock.
     nothing_before: AtomicU32,
-    table: Lock<HashTable<Entry>>,
+    table: Lock<Table>,
 }
 
 /// The sweep in passing: when the next table is due, and which.
@@ -38,39 +39,6 @@ struct Shard {
 struct Sweep {
     due: AtomicU64,
     next: AtomicUsize,
-}
-
-/// One counter, in 40 bytes.
-pub(super) struct Entry {
-    digest: Digest,
-    first: u64,
-    second: u64,
-    third: u32,
-    /// The second from which this counter may be forgotten.
-    forget_at: u32,
-}
-
-impl Entry {
-    fn hash(&self) -> u64 {
-        self.digest.place
-    }
-
-    fn new(digest: Digest, charged: &Assessment, forget_at: u32) -> Self {
-        let State { first, second, third } = charged.state;
-        Self { digest, first, second, third, forget_at }
-    }
-
-    #[inline]
-    pub(super) fn state(&self) -> State {
-        State { first: self.first, second: self.second, third: self.third }
-    }
-
-    #[inline]
-    pub(super) fn write(&mut self, charged: &Assessment, forget_at: u32) {
-        let State { first, second, third } = charged.state;
-        (self.first, self.second, self.third) = (first, second, third);
-        self.forget_at = self.forget_at.max(forget_at);
-    }
 }
 
 impl Keyed {
@@ -138,9 +106,7 @@ impl Keyed {
 
     /// Forgets a counter.
     pub(super) fn remove(&self, digest: Digest) {
-        let mut table = self.shards[self.lock_of(digest)].table.lock();
-        if let Ok(entry) = table.find_entry(digest.place, |entry| entry.digest == digest) {
-            entry.remove();
+        if self.shards[self.lock_of(digest)].table.lock().remove(digest) {
             self.held.fetch_sub(1, Ordering::Relaxed);
         }
     }
@@ -178,7 +144,7 @@ impl Keyed {
     }
 
     /// Forgets what of this table may be forgotten at this second; how many counters that was.
-    fn forget(&self, shard: &Shard, table: &mut HashTable<Entry>, second: u32) -> usize {
+    fn forget(&self, shard: &Shard, table: &mut Table, second: u32) -> usize {
         let (before, mut nothing_before) = (table.len(), u32::MAX);
         table.retain(|entry| {
             let keep = second < entry.forget_at;
@@ -188,9 +154,6 @@ impl Keyed {
             keep
         });
         shard.nothing_before.store(nothing_before, Ordering::Relaxed);
-        if table.len() < table.capacity() / 4 {
-            table.shrink_to(table.len(), Entry::hash);
-        }
         let forgotten = before - table.len();
         self.held.fetch_sub(forgotten, Ordering::Relaxed);
         forgotten
@@ -198,11 +161,9 @@ impl Keyed {
 }
 
 /// How many tables a store of so many counters is spread over: at least 64, so that threads seldom meet, and some thousands
-/// at most. So many that about four fifths of all places are taken when the store is full: a table doubles when it is full
-/// to seven eighths, so hardly any has doubled for the last few of its counters.
+/// at most.
 fn tables_for(max: usize) -> usize {
-    let places = PLACES.max((max / PLACES).next_power_of_two());
-    max.div_ceil(places / 5 * 4).max(64)
+    max.div_ceil(IN_A_TABLE).clamp(64, 8_192)
 }
 
 impl Shard {
@@ -215,13 +176,13 @@ impl Shard {
 pub(super) struct Locked<'k> {
     shard: &'k Shard,
     seconds: Seconds,
-    table: Guard<'k, HashTable<Entry>>,
+    table: Guard<'k, Table>,
 }
 
 impl Locked<'_> {
     #[inline(always)]
     pub(super) fn entry(&mut self, digest: Digest) -> Option<&mut Entry> {
-        self.table.find_mut(digest.place, |entry| entry.digest == digest)
+        self.table.find_mut(digest)
     }
 }
 
@@ -241,15 +202,15 @@ impl Held for Locked<'_> {
         if !self.shard.may_forget(entry.forget_at) {
             self.shard.nothing_before.store(entry.forget_at, Ordering::Relaxed);
         }
-        self.table.insert_unique(digest.place, entry, Entry::hash);
+        self.table.insert(entry);
     }
 
     fn rewrite(&mut self, digest: Digest, written: &Assessment, mark: Mark) {
-        if let Some(entry) = self.entry(digest) {
-            entry.forget_at = 0;
-        }
-        self.write(digest, written, mark);
         let forget_at = self.seconds.to_forget_at(written.fresh_at);
+        match self.entry(digest) {
+            Some(entry) => entry.rewrite(written, forget_at),
+            None => self.write(digest, written, mark),
+        }
         if !self.shard.may_forget(forget_at) {
             self.shard.nothing_before.store(forget_at, Ordering::Relaxed);
         }
@@ -287,11 +248,7 @@ impl Seconds {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_counter_takes_40_bytes() {
-        assert_eq!(size_of::<Entry>(), 40);
-    }
+    use crate::algorithm::State;
 
     #[test]
     fn a_full_store_has_little_room_left_over() {
@@ -310,16 +267,16 @@ mod tests {
                 keyed.lock(keyed.lock_of(digest), 0).write(digest, &assessment, Mark::default());
             }
             let room: usize = keyed.shards.iter().map(|shard| shard.table.lock().capacity()).sum();
-            assert!((max..max + max / 6).contains(&room), "{room} of {max}");
+            assert!((max..max + max / 4).contains(&room), "{room} of {max}");
         }
     }
 
     #[test]
     fn there_are_some_tables_and_not_too_many() {
         for max in [1, 200_000, 1_000_000, 10_000_000, 1_000_000_000, usize::MAX] {
-            assert!((64..10_000).contains(&tables_for(max)), "{max}");
+            assert!((64..=8_192).contains(&tables_for(max)), "{max}");
         }
-        assert_eq!(tables_for(1_000_000), 306);
+        assert_eq!(tables_for(1_000_000), 245);
     }
 
     #[test]

@@ -75,7 +75,7 @@ impl Kept {
 
 /// Stands for a request's id and for what it asks.
 pub(super) fn digest_of_request(id: &Key, demands: &[Demand<'_>]) -> Digest {
-    let id = Digest { lock: 0, place: 0 }.with(0, id.as_bytes());
+    let id = Digest::default().with(0, id.as_bytes());
     demands.iter().fold(id, |so_far, demand| {
         let Digest { lock, place } = demand.counter();
         so_far.with(lock, &place.to_be_bytes()).with(demand.terms.units, &[])
