@@ -47,7 +47,7 @@ pub(crate) fn nanos_per(calls: usize, time: Duration) -> f64 {
 }
 
 /// How long `work` takes.
-pub(crate) fn time(work: impl FnOnce()) -> Duration {
+pub(crate) fn time<T>(work: impl FnOnce() -> T) -> Duration {
     let started = Instant::now();
     work();
     started.elapsed()
@@ -56,6 +56,11 @@ pub(crate) fn time(work: impl FnOnce()) -> Duration {
 /// Account names in an order that no cache foresees, the same in each run. In memory they stand in that order, since a name
 /// that comes with a request has just been read.
 pub(crate) fn accounts(count: usize) -> Vec<String> {
+    shuffled(count).iter().map(|number| format!("account-{number:07}")).collect()
+}
+
+/// The numbers below this one, in an order that is the same in each run.
+pub(crate) fn shuffled(count: usize) -> Vec<usize> {
     let mut numbers: Vec<usize> = (0..count).collect();
     let mut random = 0x2545_f491_4f6c_dd1d_u64;
     for last in (1..count).rev() {
@@ -65,5 +70,5 @@ pub(crate) fn accounts(count: usize) -> Vec<String> {
         let other = random % (last as u64 + 1);
         numbers.swap(last, usize::try_from(other).expect("an index"));
     }
-    numbers.iter().map(|number| format!("account-{number:07}")).collect()
+    numbers
 }
