@@ -92,13 +92,21 @@ where
             this.response.set(Some(this.callee.call(take(this.request))));
         }
         let running = this.response.as_pin_mut().expect("a request that was let through runs");
-        let response = ready!(running.poll(cx));
-        // Given back at once on an error, however long the caller keeps this future.
-        let held = this.held.take();
-        let response = response?;
-        let held = held.filter(|_| !*this.ends_at_head && !has_no_body(&response));
-        let (head, body) = response.into_parts();
-        Poll::Ready(Ok(Response::from_parts(head, PermitBody::new(AnswerBody::inner(body), held))))
+        match ready!(running.poll(cx)) {
+            Ok(response) => {
+                let (head, body) = response.into_parts();
+                if *this.ends_at_head || has_no_body(head.status, &body) {
+                    *this.held = None;
+                }
+                let body = PermitBody::new(AnswerBody::inner(body), this.held.take());
+                Poll::Ready(Ok(Response::from_parts(head, body)))
+            }
+            Err(error) => {
+                // Given back at once, however long the caller keeps this future.
+                *this.held = None;
+                Poll::Ready(Err(error))
+            }
+        }
     }
 }
 
@@ -186,9 +194,8 @@ fn hold<ReqBody>(held: Held, request: &mut Option<Request<ReqBody>>) -> Holding 
 }
 
 /// Whether nothing follows the head.
-fn has_no_body<B: Body>(response: &Response<B>) -> bool {
-    let status = response.status();
-    status == StatusCode::NO_CONTENT || status == StatusCode::NOT_MODIFIED || response.body().is_end_stream()
+fn has_no_body(status: StatusCode, body: &impl Body) -> bool {
+    status == StatusCode::NO_CONTENT || status == StatusCode::NOT_MODIFIED || body.is_end_stream()
 }
 
 impl<S, ReqBody> fmt::Debug for ConcurrencyFuture<S, ReqBody>
