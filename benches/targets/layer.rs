@@ -1,5 +1,5 @@
-//! P2 and CL: what a layer adds to a ready mock service. Ours decides two axes; the baseline, `tower_governor`, one. The
-//! same 10,000 accounts, by the header `x-account`.
+//! P2 and CL: what a layer adds to a ready mock service. Ours decides two axes in one step; the baseline, `tower_governor`,
+//! one, or two one after the other. The same 10,000 accounts, by the header `x-account`.
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
@@ -34,9 +34,11 @@ pub(crate) fn run() {
     let account = UserQuotaLayer::new(&account, key::header("x-account").expect("a header"));
     let layer = account.and(GlobalCapacityLayer::new(&capacity)).expect("one group");
 
-    let mut config = GovernorConfigBuilder::default().per_nanosecond(1).burst_size(1 << 30).key_extractor(Account);
-    let with_headers = GovernorLayer::new(Arc::new(config.use_headers().finish().expect("a configuration")));
-    let peer = GovernorLayer::new(Arc::new(config.finish().expect("a configuration")));
+    let mut of_account = GovernorConfigBuilder::default().per_nanosecond(1).burst_size(1 << 30).key_extractor(Account);
+    let mut of_all = GovernorConfigBuilder::default().per_nanosecond(1).burst_size(1 << 30).key_extractor(Everybody);
+    let with_headers = GovernorLayer::new(Arc::new(of_account.use_headers().finish().expect("a configuration")));
+    let of_account = GovernorLayer::new(Arc::new(of_account.finish().expect("a configuration")));
+    let of_all = GovernorLayer::new(Arc::new(of_all.finish().expect("a configuration")));
 
     let row = Row {
         id: "P2",
@@ -48,12 +50,12 @@ pub(crate) fn run() {
     let telling = layer.clone().limit_fields(LimitFields::draft_11());
     compare(&row, &accounts, &mut telling.layer(Mock), &mut with_headers.layer(Mock));
 
-    let row = Row {
-        what: "added by a layer of two axes, without fields",
-        baseline: "tower_governor (one axis), without headers",
-        ..row
-    };
-    compare(&row, &accounts, &mut layer.layer(Mock), &mut peer.layer(Mock));
+    let row = Row { what: "added by a layer of two axes, without fields", ..row };
+    compare(&row, &accounts, &mut layer.layer(Mock), &mut with_headers.layer(Mock));
+
+    // The same work on both sides, held to what P1 asks of a decision.
+    let row = Row { baseline: "two layers of tower_governor (not atomic), without headers", target: 1.0, ..row };
+    compare(&row, &accounts, &mut layer.layer(Mock), &mut of_account.layer(of_all.layer(Mock)));
 }
 
 /// CL: what a concurrency layer adds, which waits in the future and holds until the body's end; beside tower's.
@@ -125,6 +127,18 @@ impl Service<Request<Body>> for Mock {
 
     fn call(&mut self, _: Request<Body>) -> Self::Future {
         ready(Ok(Response::new(Body::empty())))
+    }
+}
+
+/// The baseline's key of the second axis.
+#[derive(Clone)]
+struct Everybody;
+
+impl KeyExtractor for Everybody {
+    type Key = ();
+
+    fn extract<T>(&self, _: &Request<T>) -> Result<(), GovernorError> {
+        Ok(())
     }
 }
 
