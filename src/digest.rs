@@ -8,13 +8,13 @@ use foldhash::quality::FoldHasher;
 
 /// Two 64-bit hashes of one input under independent secrets.
 ///
-/// By chance two of a million inputs share both with a probability of 10^-27. No digest leaves the process, so nobody can
-/// look for such a pair without reading its memory.
+/// By chance two of a million inputs share both with a probability of 10^-27; a table of counters goes by less, and says so.
+/// No digest leaves the process, so nobody can look for such a pair without reading its memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Digest {
     /// The half that chooses a lock.
     pub(crate) lock: u64,
-    /// The half that chooses a place behind it.
+    /// The half that chooses a place behind it, and tells it from others there.
     pub(crate) place: u64,
 }
 

@@ -1,4 +1,4 @@
-//! An open-addressing table of counters, laid out so that a counter is found in one cache line.
+//! An open-addressing table of counters, laid out so that looking for one waits for memory once.
 
 use super::entry::Entry;
 use crate::digest::Digest;
@@ -10,9 +10,9 @@ const WIDTH: usize = 2;
 /// volume 3, section 6.4).
 ///
 /// A counter lies in the bucket that its digest points at, its home, or else in the first one behind that had room: no
-/// bucket between the two has a vacant place. Nothing but the digest says where to look, so that a search waits for memory
-/// once; a table with an index ahead of its counters would have it wait twice. At most four fifths of the places are
-/// taken, and seldom less than two thirds.
+/// bucket between the two has a vacant place. Nothing but the digest says where to look, and most are found in the first
+/// line or the next: so a search waits for memory once, where a table with an index ahead of its counters would have it
+/// wait twice. At most four fifths of the places are taken, and of a table that grows no less than 0.64.
 #[derive(Default)]
 pub(super) struct Table {
     buckets: Box<[Bucket]>,
@@ -56,22 +56,26 @@ impl Table {
         position.is_some()
     }
 
-    /// Forgets all counters but those to `keep`, and gives back memory that the others need no more.
+    /// Forgets all counters but those to `keep`, and gives back memory that the others need no more. Looks at each once.
     pub(super) fn retain(&mut self, mut keep: impl FnMut(&Entry) -> bool) {
-        // From a bucket that no counter has passed, so that none moves back to where it would not be looked at.
-        let first = self.buckets.iter().position(Bucket::has_room).unwrap_or(0);
-        for bucket in self.way_from(first) {
+        // From behind a bucket that no counter has passed: so all on the way of a counter are settled when it is its turn, and
+        // it is put where it was or nearer to its home.
+        let room = self.buckets.iter().position(Bucket::has_room);
+        for bucket in self.way_from(room.map_or(0, |room| room + 1)) {
             for place in 0..WIDTH {
-                while let entry = &self.buckets[bucket].0[place]
-                    && !entry.is_vacant()
-                    && !keep(entry)
-                {
-                    self.vacate(bucket, place);
+                let entry = std::mem::take(&mut self.buckets[bucket].0[place]);
+                if entry.is_vacant() {
+                    continue;
+                }
+                self.len -= 1;
+                if keep(&entry) {
+                    self.put(entry);
                 }
             }
         }
         if self.len < self.capacity() / 4 {
-            self.resize(self.len * 2 / WIDTH + 1);
+            // Half full.
+            self.resize(self.len + 1);
         }
     }
 
@@ -200,16 +204,14 @@ mod tests {
                     model.retain(|_, kept_until| *kept_until > forget_at);
                 }
                 0..3 => assert_eq!(table.remove(crowded(key)), model.remove(&key).is_some()),
-                _ => match table.find_mut(crowded(key)) {
-                    Some(found) => {
-                        found.forget_at = forget_at;
-                        assert!(model.insert(key, forget_at).is_some(), "{key} is not there");
+                _ => {
+                    let found = table.find_mut(crowded(key));
+                    assert_eq!(found.is_some(), model.insert(key, forget_at).is_some(), "{key}");
+                    match found {
+                        Some(found) => found.forget_at = forget_at,
+                        None => table.insert(entry(crowded(key), forget_at)),
                     }
-                    None => {
-                        table.insert(entry(crowded(key), forget_at));
-                        assert!(model.insert(key, forget_at).is_none(), "{key} is there");
-                    }
-                },
+                }
             }
             assert_eq!(table.len(), model.len());
             let found = |key| table.position(crowded(key)).map(|(at, place)| table.buckets[at].0[place]);
