@@ -4,6 +4,7 @@ mod attempts;
 mod axis;
 mod batches;
 mod begin;
+mod to_its_end;
 
 use std::time::Duration;
 

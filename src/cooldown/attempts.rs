@@ -6,6 +6,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::axis::CooldownAxis;
+use super::to_its_end::ToItsEnd;
 use crate::algorithm::{Ending, Outcome};
 use crate::call_end::CallEnd;
 use crate::key::Key;
@@ -139,8 +140,10 @@ impl Attempts {
     }
 
     pub(super) async fn end_as(mut self, outcome: Outcome) -> Result<(), StoreError> {
-        let answer = self.tell(outcome);
-        answer.wait().await
+        match self.tell(outcome) {
+            Answer::Ready(answer) => answer,
+            Answer::Pending(answer) => ToItsEnd::new(answer, |_| ()).await,
+        }
     }
 
     /// Tells the store; nothing is told twice.

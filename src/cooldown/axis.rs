@@ -128,7 +128,8 @@ impl CooldownAxis {
     }
 
     /// Goes through `input` in batches of at most `most`, none of which passes the limit, and rests in between. The calls
-    /// of one key, be they of several drivers, are made one after the other, those of different keys independently.
+    /// of one key, be they of several drivers in this process, are made one after the other, those of different keys
+    /// independently. Drivers in several processes share what is counted, and the rest.
     pub fn batches<'t, T>(&self, key: &Key, input: &'t [T], most: usize) -> Batches<'t, T> {
         Batches::new(self.clone(), key.clone(), input, most)
     }

@@ -15,7 +15,7 @@ use crate::store::{Answer, PendingAnswer, StoreError};
 /// An input, batch by batch. Made by [`CooldownAxis::batches`].
 ///
 /// A batch is what is left of the input, but no more than `most`, and no more than fit below the limit. Cancelled while it
-/// waits, it has counted nothing that it did not give out; the rest goes on.
+/// waits, it has counted nothing that it did not give out, unless the store was just asked; the rest goes on.
 ///
 /// ```
 /// use tower_quota_core::{Cooldown, Group, Key, MINUTE, MemoryStore};
@@ -61,9 +61,10 @@ impl<'t, T> Batches<'t, T> {
     ///
     /// As for [`CooldownAxis::begin`].
     pub async fn next(&mut self) -> Result<Option<Batch<'_, T>>, ChargeError> {
-        if let Some(ending) = self.ending.take() {
+        if let Some(ending) = &mut self.ending {
             // What it came to is the store's to log; a lease ends what it did not hear of.
             let _ = ending.await;
+            self.ending = None;
         }
         if self.left.is_empty() {
             return Ok(None);

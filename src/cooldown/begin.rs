@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::attempts::Attempts;
 use super::axis::CooldownAxis;
+use super::to_its_end::ToItsEnd;
 use crate::algorithm::Outcome;
 use crate::charge_error::ChargeError;
 use crate::clock::Clock;
@@ -17,6 +18,7 @@ use crate::key::Key;
 use crate::lines::Place;
 use crate::panel::Wanted;
 use crate::seen::Seen;
+use crate::store::{Answer, StoreError};
 use crate::verdict::{Finding, Report, Verdict};
 use crate::waiting::first_in_time;
 
@@ -98,8 +100,9 @@ impl Begin {
             }
             let (own, quota) = (counted.wait(), axis.axis().quota());
             // A call that is at work at the limit may end at any time, and the rest starts then. What is longer than both has
-            // been asked for by another side.
-            let is_asked_for = own > quota.period().saturating_add(quota.span());
+            // been asked for by another side, and so has a pause, after which the count goes on.
+            let is_pause = counted.is_above_watermark() && counted.reset() > own;
+            let is_asked_for = is_pause || own > quota.period().saturating_add(quota.span());
             let soonest = if is_asked_for { own } else { own.min(quota.period()) };
             let wait = soonest.max(counted_by_others(&verdict));
             if clock.now().saturating_add(wait) > deadline {
@@ -136,8 +139,24 @@ impl Begin {
     async fn ask(&self, seen: &Seen, attempts: u64) -> Result<(Verdict, u64), ChargeError> {
         let (panel, cost, call) = (self.axis.meter().panel(), Cost::units(attempts), next_call());
         let wanted = Wanted { seen, cost: &cost, request_id: None, call };
-        let answer = panel.decide(wanted).wait().await;
+        let answer = match panel.decide(wanted) {
+            Answer::Ready(answer) => answer,
+            Answer::Pending(answer) => ToItsEnd::new(answer, self.withdraw(attempts, call)).await,
+        };
         Ok((panel.outcome_so_far(answer, Some(wanted))?, call))
+    }
+
+    /// What becomes of attempts that were counted when nobody waited for it any more: they are not made.
+    fn withdraw(&self, attempts: u64, call: u64) -> impl FnOnce(Result<Verdict, StoreError>) + Send + use<> {
+        let (axis, key) = (self.axis.clone(), self.key.clone());
+        move |answer| {
+            if let Ok(verdict) = answer
+                && verdict.is_admitted()
+                && attempts > 0
+            {
+                Attempts::new(axis, key, attempts, &verdict, call).withdraw_when_dropped();
+            }
+        }
     }
 
     /// What is wanted does not fit below the limit, and cannot be made smaller.

@@ -1,5 +1,6 @@
 //! After so many attempts, or failures, rest: in virtual time, in memory and in Redis.
 
+mod abandoned;
 mod batches;
 mod login_guard;
 mod relay;
@@ -198,6 +199,32 @@ async fn a_provider_may_ask_for_a_longer_rest_in_memory() {
 #[tokio::test]
 async fn a_provider_may_ask_for_a_longer_rest_in_redis() {
     a_provider_may_ask_for_a_longer_rest(Relay::in_redis()).await;
+}
+
+#[tokio::test]
+async fn a_pause_that_a_provider_asked_for_ends_for_each_key_at_another_time() {
+    let relay = Relay::in_memory();
+    let push = relay.group.cooldown("asked", Cooldown::after_attempts(10).rest(MINUTE)).build().unwrap();
+    let started = relay.clock.now();
+    let mut waiters = Vec::new();
+    for number in 0..20 {
+        let key = school(&format!("school-{number}"));
+        let call = push.begin(&key, 1).await.unwrap();
+        call.rest_at_least(20 * SECOND);
+        call.end().await.unwrap();
+        let (waits, clock) = (push.begin(&key, 1).wait_up_to(MINUTE).into_future(), relay.clock.clone());
+        waiters.push(tokio::spawn(async move {
+            drop(waits.await.unwrap());
+            clock.now() - started
+        }));
+    }
+    relay.run().await;
+    let mut ends = Vec::new();
+    for waiter in waiters {
+        ends.push(waiter.await.unwrap());
+    }
+    assert!(ends.iter().all(|end| (20 * SECOND..=21 * SECOND).contains(end)), "{ends:?}");
+    assert!(ends.iter().any(|end| *end != ends[0]), "all at once, after {:?}", ends[0]);
 }
 
 async fn a_total_stands_above_all_keys(relay: Relay) {

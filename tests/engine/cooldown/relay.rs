@@ -21,14 +21,13 @@ async fn settle(is_remote: bool) {
 pub(super) struct Relay {
     pub(super) group: Group,
     pub(super) clock: FakeClock,
-    is_remote: bool,
-    _server: Option<Server>,
+    server: Option<Server>,
 }
 
 impl Relay {
     pub(super) fn over(store: impl Store, clock: &FakeClock, server: Option<Server>) -> Self {
         let group = Group::new("relay", store).unwrap();
-        Self { group, clock: clock.clone(), is_remote: server.is_some(), _server: server }
+        Self { group, clock: clock.clone(), server }
     }
 
     pub(super) fn in_memory() -> Self {
@@ -47,7 +46,17 @@ impl Relay {
     }
 
     pub(super) async fn settle(&self) {
-        settle(self.is_remote).await;
+        settle(self.server.is_some()).await;
+    }
+
+    /// Asks the server, and goes away before it answers.
+    pub(super) async fn abandon(&self, future: impl Future) {
+        let server = self.server.as_ref().expect("a store in memory answers at once");
+        server.pause();
+        let answer = tokio::time::timeout(Duration::from_millis(20), future).await;
+        server.go_on();
+        assert!(answer.is_err(), "the server did not hang");
+        self.settle().await;
     }
 
     /// Moves the clock from one sleeper's time to the next until nobody sleeps; how long that took by the clock.
