@@ -9,7 +9,10 @@
 //! | `GET /slow?ms=`, `GET /stream?chunks=&ms=`, `GET /ws` | one `ConcurrencyLayer`; a body of so many chunks, so far apart; a WebSocket that echoes |
 //! | `GET /inflight` | nothing: what is in flight under that layer, and what waits, as JSON |
 //! | `GET /seats`, `POST /seats` | a `ReadWriteSplitLayer`: read 20 a second in all and 8 for a user, write 2 and 1; the user is the header `x-user` |
-//! | `POST /push` with `{"recipients": n}` | a cooldown of the school in the header `x-school`; a call sends to at most 200 |
+//! | `POST /push` with `{"recipients": n}` | a cooldown of the school in the header `x-school`; a call sends to at most 200, and takes `"ms"` if that is given |
+//! | `POST /login?password=` | a `CooldownLayer`: after three wrong passwords, which is all but `right`, the account in the header `x-account` is locked for `REST_S` |
+//! | `POST /mail` | a quota of two a second for the account in `x-account` that is waited for, up to five seconds |
+//! | `GET /fanout?calls=&ms=` | so many calls that take so long, `CONCURRENCY` at once: their results in order, as JSON |
 //! | `GET /upstream?status=&retry_after=` | a `BackoffLayer` around an upstream that answers so |
 //!
 //! | environment | meaning | default |
@@ -40,8 +43,8 @@ use futures_util::{Stream, StreamExt, stream};
 use serde::{Deserialize, Serialize};
 use tower::{Layer, ServiceExt, service_fn};
 use tower_quota::{
-    BackoffLayer, ConcurrencyLayer, ConfigError, Cooldown, CooldownAxis, GlobalCapacityLayer, Group, KeyRead, Permit,
-    QuotaLayer, ReadWriteSplitLayer, Rejection, RequestKey, UserQuotaLayer, key,
+    BackoffLayer, ConcurrencyLayer, ConfigError, Cooldown, CooldownAxis, CooldownLayer, GlobalCapacityLayer, Group,
+    KeyRead, Permit, QuotaLayer, ReadWriteSplitLayer, Rejection, RequestKey, UserQuotaLayer, key,
 };
 
 use self::environment::{group, of_variable, variable};
@@ -57,16 +60,19 @@ async fn flow() -> Result<(), Box<dyn Error>> {
     let concurrency = ConcurrencyLayer::new(variable("CONCURRENCY", 8)?)
         .max_queue(variable("QUEUE", 0)?)
         .max_wait(Duration::from_millis(variable("WAIT_MS", 0)?));
-    let rule =
-        Cooldown::after_attempts(variable("ATTEMPTS", 5_000)?).rest(Duration::from_secs(variable("REST_S", 180)?));
+    let rest = Duration::from_secs(variable("REST_S", 180)?);
     let group = group("flow")?;
-    let push = group.cooldown("school", rule).build().map_err(of_variable("ATTEMPTS, REST_S"))?;
+    let push = group.cooldown("school", Cooldown::after_attempts(variable("ATTEMPTS", 5_000)?).rest(rest));
+    let push = push.build().map_err(of_variable("ATTEMPTS, REST_S"))?;
 
     let app = Router::new()
         .merge(slow(&concurrency))
-        .route("/inflight", get(in_flight).with_state(concurrency))
+        .route("/inflight", get(in_flight).with_state(concurrency.clone()))
         .route("/seats", get(accepted).post(accepted).route_layer(seats(&group)?))
         .route("/push", post(send).with_state((push, key::header("x-school")?)))
+        .route("/login", post(log_in).route_layer(login_guard(&group, rest)?))
+        .route("/mail", post(accepted).route_layer(mail(&group)?))
+        .route("/fanout", get(fan_out).with_state(concurrency))
         .route("/upstream", upstream(&group)?);
 
     serve(addr, app, |at| {
@@ -141,7 +147,7 @@ fn seats(group: &Group) -> Result<ReadWriteSplitLayer<QuotaLayer>, ConfigError> 
         let all = group.shared(name, of_all).build()?;
         UserQuotaLayer::new(&user, key::header("x-user")?).and(GlobalCapacityLayer::new(&all))
     };
-    Ok(ReadWriteSplitLayer::new(side("reads", "8/s", "20/s")?, side("writes", "1/s", "2/s")?))
+    Ok(ReadWriteSplitLayer::new(side("reads", "fixed 8/s", "fixed 20/s")?, side("writes", "fixed 1/s", "fixed 2/s")?))
 }
 
 async fn accepted() -> StatusCode {
@@ -151,6 +157,8 @@ async fn accepted() -> StatusCode {
 #[derive(Deserialize)]
 struct Push {
     recipients: u64,
+    #[serde(default)]
+    ms: u64,
 }
 
 #[derive(Serialize)]
@@ -163,7 +171,7 @@ struct Pushed {
 async fn send(
     State((push, school)): State<(CooldownAxis, RequestKey)>,
     parts: Parts,
-    Json(Push { recipients }): Json<Push>,
+    Json(Push { recipients, ms }): Json<Push>,
 ) -> Result<impl IntoResponse, axum::response::Response> {
     const MOST: u64 = 200;
     let KeyRead::Found(school) = school.read(&parts) else { return Err(StatusCode::BAD_REQUEST.into_response()) };
@@ -172,8 +180,61 @@ async fn send(
     let sent = attempts.granted();
     // Here the messages would go out; whatever comes of it, they stay counted. If the store does not hear of the end, the
     // lease ends them.
+    tokio::time::sleep(Duration::from_millis(ms)).await;
     let _ = attempts.end().await;
     Ok((StatusCode::ACCEPTED, Json(Pushed { sent, left: recipients - sent })))
+}
+
+/// Three wrong passwords lock an account.
+fn login_guard(group: &Group, rest: Duration) -> Result<CooldownLayer, ConfigError> {
+    let account = group.cooldown("login", Cooldown::after_failures(3).rest(rest)).build()?;
+    Ok(CooldownLayer::new(&account, key::header("x-account")?))
+}
+
+#[derive(Deserialize)]
+struct Login {
+    password: String,
+}
+
+async fn log_in(Query(Login { password }): Query<Login>) -> StatusCode {
+    if password == "right" { StatusCode::OK } else { StatusCode::UNAUTHORIZED }
+}
+
+/// What comes too soon waits for its turn.
+fn mail(group: &Group) -> Result<QuotaLayer, ConfigError> {
+    let account = group.per_key("mail", "bucket 2 2/s").build()?;
+    Ok(UserQuotaLayer::new(&account, key::header("x-account")?).wait_up_to(Duration::from_secs(5)))
+}
+
+#[derive(Deserialize)]
+struct FanOut {
+    calls: usize,
+    #[serde(default)]
+    ms: u64,
+}
+
+/// Makes many calls through a client that makes so many at once, and tells what they came to in the order of the calls.
+async fn fan_out(
+    State(limit): State<ConcurrencyLayer>,
+    Query(FanOut { calls, ms }): Query<FanOut>,
+) -> Json<Vec<String>> {
+    /// How many calls are begun before the first has ended.
+    const AHEAD: usize = 500;
+    let client = limit.max_queue(AHEAD).max_wait(Duration::from_secs(60)).layer(service_fn(
+        move |call: Request<Body>| async move {
+            tokio::time::sleep(Duration::from_millis(ms)).await;
+            Ok::<_, Infallible>(Response::new(call.into_body()))
+        },
+    ));
+    let call = |number: usize| {
+        let client = client.clone();
+        async move {
+            let Ok(response) = client.oneshot(Request::new(Body::from(number.to_string()))).await;
+            let body = axum::body::to_bytes(Body::new(response.into_body()), usize::MAX).await;
+            body.map_or_else(|error| error.to_string(), |body| String::from_utf8_lossy(&body).into_owned())
+        }
+    };
+    Json(stream::iter(0..calls).map(call).buffered(AHEAD).collect().await)
 }
 
 #[derive(Deserialize)]

@@ -12,7 +12,8 @@ use tokio::sync::watch;
 
 /// Runs an example to its end, and says why if that is a failure.
 pub(crate) async fn run(example: impl Future<Output = Result<(), Box<dyn Error>>>) -> ExitCode {
-    tracing_subscriber::fmt().with_writer(std::io::stderr).init();
+    // Nobody may read what is logged.
+    tracing_subscriber::fmt().with_writer(std::io::stderr).log_internal_errors(false).init();
     match example.await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -1,6 +1,8 @@
 //! The example `flow`, and concurrency under real connections: slow bodies, callers who go, uploads on one HTTP/2 connection,
 //! a web socket.
 
+mod steered;
+
 use std::time::{Duration, Instant};
 
 use axum::Router;

@@ -61,10 +61,14 @@ impl Example {
         Response::from_parts(parts, String::from_utf8(body).unwrap())
     }
 
+    pub(crate) fn signal(&self, signal: &str) {
+        let pid = self.process.id().to_string();
+        assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
+    }
+
     /// Ctrl-C, and how the process ended.
     pub(crate) fn interrupt(&mut self) -> ExitStatus {
-        let pid = self.process.id().to_string();
-        assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+        self.signal("-INT");
         let deadline = Instant::now() + Duration::from_secs(20);
         loop {
             if let Some(status) = self.process.try_wait().unwrap() {
