@@ -3,6 +3,7 @@
 mod sink;
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use crate::config_error::ConfigError;
@@ -128,7 +129,8 @@ impl Watermark {
         }
         match &self.raised {
             Some(sink) if has_started => sink.send(event()),
-            None if has_started => event().trace(),
+            // A subscriber that panics does not break the request, which is charged by now.
+            None if has_started => drop(catch_unwind(AssertUnwindSafe(|| event().trace()))),
             _ => {}
         }
     }
@@ -257,6 +259,41 @@ mod tests {
             episodes(&Watermark::default(), 3_000, &[1_979, 1_980, 1_501, 1_500]),
             [(false, 0), (true, 2), (true, 2), (false, 2)]
         );
+    }
+
+    /// A subscriber whose output is gone, such as a closed standard error.
+    struct Broken;
+
+    impl tracing::Subscriber for Broken {
+        fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+            true
+        }
+
+        fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+            tracing::span::Id::from_u64(1)
+        }
+
+        fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+        fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+        fn event(&self, _: &tracing::Event<'_>) {
+            panic!("nobody reads it");
+        }
+
+        fn enter(&self, _: &tracing::span::Id) {}
+
+        fn exit(&self, _: &tracing::span::Id) {}
+    }
+
+    #[test]
+    fn a_log_that_is_broken_breaks_no_request() {
+        let group = crate::Group::new("broken", crate::MemoryStore::new()).unwrap();
+        let capacity = group.shared("capacity", "fixed 3/h").watermark(Watermark::default()).build().unwrap();
+        let meter: crate::Meter<()> = crate::Meter::new(&capacity);
+        tracing::subscriber::with_default(Broken, || {
+            assert!(meter.ask(&(), 2_u64).answered().is_some_and(|outcome| outcome.is_ok()));
+        });
     }
 
     #[test]
