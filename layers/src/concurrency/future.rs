@@ -35,10 +35,10 @@ pin_project! {
         request: Option<Request<ReqBody>>,
         // Rare, and large: in a box.
         queued: Option<Pin<Box<Queued>>>,
-        // From then on.
-        held: Option<Holding>,
+        // From then on. Dropped in this order: what works for a request is gone when its place is given back.
         #[pin]
         response: Option<S::Future>,
+        held: Option<Holding>,
     }
 }
 
@@ -55,8 +55,8 @@ where
             callee,
             request: Some(request),
             queued: None,
-            held: None,
             response: None,
+            held: None,
         }
     }
 }

@@ -16,7 +16,8 @@ use crate::wrapped::around_inner;
 /// Lets at most so many requests through at once. Made by [`ConcurrencyLayer`](crate::ConcurrencyLayer).
 ///
 /// It is ready when the inner service is. A request's place is asked for when its future is first polled, so idle
-/// connections, clones and futures that nobody polls hold nothing.
+/// connections, clones and futures that were never polled hold nothing. One that waits in the queue gets its place when it
+/// is its turn, and is then to be polled, or dropped.
 #[derive(Clone, Debug)]
 pub struct Concurrency<S> {
     inner: S,
