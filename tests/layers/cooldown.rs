@@ -11,11 +11,11 @@ use http::{Request, Response, StatusCode};
 use tower::{Layer, Service, ServiceExt, service_fn};
 use tower_quota::testing::FakeClock;
 use tower_quota::{
-    AttemptOutcome, BackoffLayer, Clock, ConcurrencyLayer, Cooldown, CooldownAxis, CooldownLayer, Group, HOUR, Key,
-    MINUTE, MemoryStore, Reason, RedisStore, Rejection, SECOND, Store, UserQuotaLayer, key,
+    AttemptOutcome, BackoffLayer, Clock, ConcurrencyLayer, Cooldown, CooldownAxis, CooldownLayer, CountedBy, Group,
+    HOUR, Key, MINUTE, MemoryStore, OnStoreFailure, Reason, RedisStore, Rejection, SECOND, Store, UserQuotaLayer, key,
 };
 
-use crate::support::{Body, Log, Probe, Server, accepting, answer, group, header, request, status};
+use crate::support::{Body, Log, Probe, Server, SlowStore, accepting, answer, group, header, request, status};
 
 fn account() -> tower_quota::RequestKey {
     key::header("x-account").unwrap()
@@ -136,6 +136,32 @@ async fn failures_are_told_by_the_status_a_function_or_the_handler() {
     let own = by_status
         .reject_with(|rejection, _| Response::builder().status(418).body(Body::from(rejection.to_string())).unwrap());
     assert_eq!(status(&own.layer(accepting()), request("a")).await, 418);
+}
+
+#[tokio::test]
+async fn a_call_of_grpc_has_failed_by_the_status_in_its_head() {
+    let (group, _clock) = group();
+    let axis = group.cooldown("account", Cooldown::after_failures(2).rest(MINUTE)).build().unwrap();
+    let layer = CooldownLayer::new(&axis, account());
+    for (code, told) in [("16", 200), ("0", 200), ("16", 200), ("7", 200), ("0", 429)] {
+        let respond = move || Response::builder().header("grpc-status", code).body(Body::default()).unwrap();
+        assert_eq!(status(&layer.layer(answering(respond)), request("a")).await, told, "{code}");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_tells_that_not_the_store_has_counted() {
+    for (policy, told) in
+        [(OnStoreFailure::Open, CountedBy::Nobody), (OnStoreFailure::Local { percent: 50 }, CountedBy::LocalShare)]
+    {
+        let group = Group::builder("test").on_store_failure(policy).build(SlowStore::failing()).unwrap();
+        let axis = group.cooldown("school", Cooldown::after_attempts(2).rest(MINUTE)).build().unwrap();
+        let service = CooldownLayer::new(&axis, account()).layer(accepting());
+        for _ in 0..2 {
+            let answer = answer(&service, request("a")).await;
+            assert_eq!(answer.extensions().get(), Some(&told), "{}", answer.status());
+        }
+    }
 }
 
 /// What a layer further in refuses never reached the other side.

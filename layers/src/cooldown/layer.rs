@@ -78,7 +78,8 @@ impl CooldownLayer {
         self.set(|rules| rules.attempts = Some(Arc::new(attempts)))
     }
 
-    /// Which responses tell of a failure: those of status 400 and above by default. What a handler puts into the
+    /// Which responses tell of a failure: by default those of status 400 and above, and of gRPC those whose head has a
+    /// `grpc-status` other than 0, as that of a call that failed before it answered anything. What a handler puts into the
     /// extensions of its response, an [`AttemptOutcome`](crate::AttemptOutcome), goes before it. A request without a
     /// response has failed: its caller has gone, or the service.
     pub fn failed_when(self, failed: impl Fn(&http::response::Parts) -> bool + Send + Sync + 'static) -> Self {

@@ -9,7 +9,7 @@ use http::request::Parts;
 use http::response::Parts as Answer;
 use tower_quota_core::{Attempts, ChargeError, CooldownAxis};
 
-use crate::answer::Refusals;
+use crate::answer::{Refusals, tell_who_counted};
 use crate::gated::{Asking, Gate};
 use crate::key::RequiredKey;
 use crate::rejection::Rejection;
@@ -57,7 +57,8 @@ impl Gate for Rules {
     }
 
     /// The call has ended with this response.
-    fn answered<B>(&self, mut attempts: Attempts, response: Response<B>) -> Response<B> {
+    fn answered<B>(&self, mut attempts: Attempts, mut response: Response<B>) -> Response<B> {
+        tell_who_counted(&mut response, attempts.counted_by());
         // What a layer further in has refused was not attempted, unless the handler tells of it.
         if Rejection::of(&response).is_some() && response.extensions().get::<AttemptOutcome>().is_none() {
             attempts.withdraw_when_dropped();
@@ -88,7 +89,8 @@ impl Rules {
             return *outcome == AttemptOutcome::Failed;
         }
         let Some(failed_when) = &self.failed_when else {
-            return head.status.is_client_error() || head.status.is_server_error();
+            let is_grpc_error = head.headers.get("grpc-status").is_some_and(|status| status != "0");
+            return head.status.is_client_error() || head.status.is_server_error() || is_grpc_error;
         };
         self.refusals.guard(|| failed_when(head)).unwrap_or(true)
     }

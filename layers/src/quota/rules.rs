@@ -14,7 +14,7 @@ use tower_quota_core::{
 };
 
 use super::meter::{self, RequestMeter};
-use crate::answer::{Refusal, Refusals};
+use crate::answer::{Refusal, Refusals, tell_who_counted};
 use crate::limit_fields::{Fields, Told};
 use crate::rejection::{LayerId, Rejection};
 
@@ -249,13 +249,6 @@ impl Rules {
     /// The rejection of this layer's meter that a response was made of.
     pub(super) fn own_rejection<B>(&self, response: &Response<B>) -> Option<Rejection> {
         Rejection::of(response).filter(|rejection| rejection.is_by(self.id)).cloned()
-    }
-}
-
-/// Says in a response's extensions who counted its request, unless it was the store, as it should.
-pub(super) fn tell_who_counted<B>(response: &mut Response<B>, by: CountedBy) {
-    if by != CountedBy::Store {
-        response.extensions_mut().insert(by);
     }
 }
 

@@ -7,8 +7,8 @@ use http::request::Parts;
 use tower_quota_core::{CountedBy, Reservation};
 
 use super::meter;
-use super::rules::{Kept, Rules, tell_who_counted};
-use crate::answer::AnswerBody;
+use super::rules::{Kept, Rules};
+use crate::answer::{AnswerBody, tell_who_counted};
 use crate::limit_fields::Told;
 
 /// What there is to do with the answer of a handler.
