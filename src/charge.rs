@@ -59,6 +59,25 @@ impl<'m> Charge<'m> {
     /// wait for one counter in this process the first to come goes first, and a later one that waits does not overtake
     /// it, be it smaller; one that does not wait may. While it waits it holds nothing, and sleeps until the time that the
     /// store has told, by the store's clock.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tower_quota_core::{ChargeError, Group, Key, MemoryStore, Meter};
+    ///
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// let gmail = Group::new("gmail", MemoryStore::new())?;
+    /// let user = gmail.per_key("user", "bucket 5 50/s").build()?;
+    /// let meter = Meter::new(user.by(|mailbox: &str| Key::from(mailbox)));
+    /// for _message in 0..8 {
+    ///     // Five at once, and then one in each 20 milliseconds.
+    ///     meter.charge("alice@example.org", 1).wait_up_to(Duration::from_secs(1)).await?;
+    /// }
+    /// // What would take longer is refused at once.
+    /// let outcome = meter.charge("alice@example.org", 5).wait_up_to(Duration::from_millis(1)).await;
+    /// assert!(matches!(outcome, Err(ChargeError::Refused(_))));
+    /// # Ok(())
+    /// # }
+    /// ```
     #[cfg(feature = "waiting")]
     pub fn wait_up_to(mut self, time: std::time::Duration) -> Self {
         self.patience = time;

@@ -105,6 +105,18 @@ impl QuotaLayer {
     /// and workers above all. See [`Charge::wait_up_to`](crate::Charge::wait_up_to). It waits before the inner service is
     /// called, and holds no more than its request. A handler that charges by itself waits
     /// [by itself](crate::RequestCharge::wait_up_to).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tower_quota::{Group, MemoryStore, UserQuotaLayer, key};
+    ///
+    /// let outbound = Group::new("outbound", MemoryStore::new())?;
+    /// let host = outbound.per_key("host", "bucket 20 10/s").build()?;
+    /// // Around a client: a call that comes too soon goes out later, if that is within five seconds.
+    /// let layer = UserQuotaLayer::new(&host, key::header("host")?).wait_up_to(Duration::from_secs(5));
+    /// # let _ = layer;
+    /// # Ok::<(), tower_quota::ConfigError>(())
+    /// ```
     pub fn wait_up_to(self, time: Duration) -> Self {
         self.set(|rules| rules.patience = time)
     }
