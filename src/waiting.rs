@@ -15,6 +15,7 @@ use crate::key::Key;
 use crate::lines::Place;
 use crate::panel::{Panel, Wanted};
 use crate::seen::Seen;
+use crate::store::Answer;
 use crate::verdict::Verdict;
 
 /// A charge that may wait.
@@ -101,7 +102,11 @@ impl Waiting {
 
     async fn ask(&self) -> Result<Verdict, ChargeError> {
         let wanted = Wanted { seen: &self.seen, cost: &self.cost, request_id: self.request_id.as_ref(), call: 0 };
-        let answer = self.panel.decide(wanted).wait().await;
+        // Nothing large stands where it would have to be kept while it waits.
+        let answer = match self.panel.decide(wanted) {
+            Answer::Ready(answer) => answer,
+            Answer::Pending(answer) => answer.await,
+        };
         self.panel.outcome_so_far(answer, Some(wanted))
     }
 

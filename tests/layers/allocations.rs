@@ -1,17 +1,21 @@
-//! An admitted request allocates nothing in our layers.
+//! An admitted request allocates nothing in our layers, and one that waits holds little.
 
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
-use tower::{Layer, Service};
-use tower_quota::{GlobalCapacityLayer, HOUR, MissingKey, Quota, QuotaLayer, UserQuotaLayer, key};
+use http::Request;
+use tower::{Layer, Service, ServiceExt};
+use tower_quota::{
+    BackoffLayer, Cooldown, CooldownLayer, GlobalCapacityLayer, HOUR, Key, MissingKey, Quota, QuotaLayer,
+    UserQuotaLayer, key,
+};
 
-use crate::support::{accepting, group};
+use crate::support::{Body, accepting, group, request, status};
 
 /// How many allocations a request makes on its way through the layer and back, if it is admitted.
 fn allocations(layer: &QuotaLayer, account: &str) -> u64 {
     let mut service = layer.layer(accepting());
-    let mut request = Some(crate::support::request(account));
+    let mut request = Some(request(account));
     let mut context = Context::from_waker(Waker::noop());
     let counted = allocation_counter::measure(|| {
         assert!(service.poll_ready(&mut context).is_ready());
@@ -55,4 +59,40 @@ fn an_admitted_request_allocates_nothing() {
         allocations(layer, long);
         assert_eq!(allocations(layer, long) > 0, !["two axes", "no key"].contains(&what), "{what}");
     }
+}
+
+/// How many bytes each of many requests holds that waits behind this service.
+fn bytes_of_each_that_waits<S>(service: &S) -> u64
+where
+    S: Service<Request<Body>> + Clone,
+{
+    const MANY: u64 = 1_000;
+    let mut context = Context::from_waker(Waker::noop());
+    let mut waiting: Vec<_> = (0..MANY).map(|_| (Some(request("alice")), None)).collect();
+    let memory = allocation_counter::measure(|| {
+        for (request, future) in &mut waiting {
+            let call = future.insert(Box::pin(service.clone().oneshot(request.take().unwrap())));
+            assert!(call.as_mut().poll(&mut context).is_pending());
+        }
+    });
+    memory.bytes_current.unsigned_abs() / MANY
+}
+
+#[tokio::test]
+async fn a_request_that_waits_is_small() {
+    let (group, _clock) = group();
+    let by_header = || key::header("x-account").unwrap();
+    let account = group.per_key("account", Quota::fixed_window(1, HOUR)).build().unwrap();
+    let quota = UserQuotaLayer::new(&account, by_header()).wait_up_to(2_000 * HOUR).layer(accepting());
+    assert_eq!(status(&quota, request("alice")).await, 202);
+    let school = group.cooldown("school", Cooldown::after_attempts(1).rest(HOUR)).build().unwrap();
+    let cooldown = CooldownLayer::new(&school, by_header()).wait_up_to(2_000 * HOUR).layer(accepting());
+    assert_eq!(status(&cooldown, request("alice")).await, 202);
+    let upstream = group.backoff("upstream").build().unwrap();
+    upstream.pause(&Key::from("alice"), HOUR).await.unwrap();
+    let backoff = BackoffLayer::new(&upstream, by_header()).wait_up_to(2_000 * HOUR).layer(accepting());
+
+    let bytes =
+        [bytes_of_each_that_waits(&quota), bytes_of_each_that_waits(&cooldown), bytes_of_each_that_waits(&backoff)];
+    assert!(bytes.iter().all(|bytes| *bytes < 2_048), "{bytes:?}");
 }
