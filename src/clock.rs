@@ -1,11 +1,11 @@
-//! What time it is: one reading for each decision.
+//! What time it is: one reading for all axes of a decision.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 /// Tells a store the time.
 ///
-/// A store reads its clock once for each decision, and every axis of the decision is judged by that reading.
+/// Every axis of a decision is judged by one reading of the store's clock.
 pub trait Clock: Send + Sync + 'static {
     /// The time since the Unix epoch, to the microsecond.
     ///
