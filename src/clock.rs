@@ -73,6 +73,7 @@ impl SystemClock {
         let clock = quanta::Clock::new();
         let started = clock.raw();
         // A wall clock before 1970 is a machine without one.
+        #[expect(clippy::disallowed_methods, reason = "the one time that the wall clock is read")]
         let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         Self { clock, started, started_at: u64::try_from(since_epoch.as_micros()).unwrap_or(0) }
     }

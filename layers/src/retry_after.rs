@@ -9,6 +9,7 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 /// date of HTTP. Of several the longest.
 pub(crate) fn of(status: StatusCode, headers: &HeaderMap) -> Option<Duration> {
     let asks = status == StatusCode::TOO_MANY_REQUESTS || status == StatusCode::SERVICE_UNAVAILABLE;
+    #[expect(clippy::disallowed_methods, reason = "what a date of the other side's wall clock is compared with")]
     let now = || {
         let date = headers.get(DATE).and_then(date);
         // A date is told by the other side's clock, and so is this one.
@@ -74,6 +75,7 @@ mod tests {
     #[test]
     fn t27_without_a_date_of_the_response_the_own_clock_counts_rounded_up() {
         let mut headers = HeaderMap::new();
+        #[expect(clippy::disallowed_methods, reason = "a date is told by the wall clock")]
         let later = httpdate::fmt_http_date(SystemTime::now() + Duration::from_secs(60));
         headers.insert(RETRY_AFTER, later.parse().unwrap());
         let wait = of(StatusCode::SERVICE_UNAVAILABLE, &headers).unwrap();

@@ -105,6 +105,7 @@ async fn nothing_is_told_unless_it_is_wanted() {
 }
 
 #[tokio::test]
+#[expect(clippy::disallowed_methods, reason = "the time that clients are told is that of the wall clock")]
 async fn the_old_fields_tell_of_the_tightest_axis() {
     let (group, _clock) = group();
     let account = group.per_key("account", Quota::fixed_window(100, HOUR)).build().unwrap();

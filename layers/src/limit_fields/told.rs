@@ -173,6 +173,7 @@ fn reset(seconds: u64, format: ResetFormat) -> u64 {
     match format {
         ResetFormat::SecondsLeft => seconds,
         ResetFormat::UnixTime => {
+            #[expect(clippy::disallowed_methods, reason = "clients know no other time")]
             let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
             // Rounded up as well: whoever comes at that second must not come too early.
             self::seconds(now).saturating_add(seconds)
