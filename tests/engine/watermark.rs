@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -112,7 +112,7 @@ fn a_sink_that_blocks_or_panics_is_no_request_s_trouble() {
     let calls = Arc::new(AtomicUsize::new(0));
     let called = Arc::clone(&calls);
     let (release, blocked) = mpsc::channel::<()>();
-    let blocked = std::sync::Mutex::new(blocked);
+    let blocked = Mutex::new(blocked);
     let watermark = Watermark::percent(50).cleared_at(0).notify(move |_| {
         called.fetch_add(1, Ordering::SeqCst);
         let _ = blocked.lock().unwrap_or_else(std::sync::PoisonError::into_inner).recv();
@@ -132,6 +132,36 @@ fn a_sink_that_blocks_or_panics_is_no_request_s_trouble() {
         assert!(Instant::now() < deadline, "every episode is told, also after a panic");
         thread::sleep(Duration::from_millis(1));
     }
+}
+
+/// The latest events are what somebody who comes back wants to know.
+#[test]
+fn of_the_events_that_a_busy_sink_keeps_waiting_the_latest_64_are_told() {
+    let (group, clock) = group();
+    let (sender, told) = mpsc::channel();
+    let (release, blocked) = mpsc::channel::<()>();
+    let blocked = Mutex::new(blocked);
+    let watermark = Watermark::percent(50).cleared_at(0).notify(move |event| {
+        sender.send(event.episode).unwrap();
+        let _ = blocked.lock().unwrap().recv();
+    });
+    let quota = Quota::fixed_window(2, SECOND);
+    let meter: Meter<()> = Meter::new(&group.shared("axis", quota).watermark(watermark).build().unwrap());
+    let next_episode = || {
+        clock.advance(SECOND);
+        charge(&meter, &(), 2).unwrap();
+        u64::try_from(clock.now().as_micros()).unwrap()
+    };
+    let log = Log::start();
+    assert_eq!(next_episode(), told.recv_timeout(LONG).unwrap());
+    let waiting: Vec<u64> = (1..100).map(|_| next_episode()).collect();
+    let lines = log.lines("a sink is too slow");
+    assert_eq!(lines.len(), 99 - 64, "{lines:?}");
+
+    drop(release);
+    let told_late: Vec<u64> = (0..64).map(|_| told.recv_timeout(LONG).unwrap()).collect();
+    assert_eq!(told_late, waiting[99 - 64..]);
+    assert!(told.recv_timeout(Duration::from_millis(50)).is_err());
 }
 
 #[test]
