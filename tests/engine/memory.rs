@@ -214,6 +214,20 @@ fn looks_and_refusals_hold_no_counter() {
     assert_eq!(store.states(), 0);
 }
 
+#[test]
+fn who_is_refused_because_the_service_is_full_holds_no_counter() {
+    let clock = FakeClock::new();
+    let (group, store) = over(MemoryStore::with_clock(clock), OnStoreFailure::Open);
+    let account = group.per_key("account", "fixed 2/h").build().unwrap();
+    let capacity = group.shared("capacity", "fixed 1/h").build().unwrap();
+    let meter = by_name(&account).and(&capacity).unwrap();
+    charge(&meter, "alice", 1).unwrap();
+    for name in (0..1_000).map(|i| i.to_string()) {
+        assert_eq!(try_charge(&meter, &*name, 1), Err(HOUR));
+    }
+    assert_eq!(store.states(), 1, "alice's own");
+}
+
 /// Two groups of one name over one store are one configuration, built twice.
 #[test]
 fn counters_outlive_the_configuration_that_named_them() {
