@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use proptest::prelude::*;
 use tower_quota::{HOUR, Quota, SECOND};
 
 use crate::support::{MILLI, by_name, group, try_charge};
@@ -70,4 +71,33 @@ fn a_window_starts_with_its_first_charge_or_on_the_clock() {
     }
     assert_eq!(try_charge(&fixed, "a", 1), Err(3_600 * SECOND));
     assert_eq!(try_charge(&aligned, "a", 1), Err(2_600 * SECOND));
+}
+
+proptest! {
+    /// Bursts with short and long pauses between them, and no span of one period, wherever it starts.
+    #[test]
+    fn in_no_span_of_one_period_more_passes_than_twice_the_limit_of_a_window(
+        charges in proptest::collection::vec((prop_oneof![4 => 0..60_u32, 1 => 300..1_300_u32], 1..8_u64), 1..150),
+    ) {
+        const LIMIT: u64 = 10;
+        for quota in [Quota::fixed_window, Quota::aligned_window, Quota::sliding_window] {
+            let (group, clock) = group();
+            let meter = by_name(&group.per_key("axis", quota(LIMIT, SECOND)).build().unwrap());
+            let mut passed = Vec::new();
+            let mut now = Duration::ZERO;
+            for (pause, cost) in &charges {
+                clock.advance(*pause * MILLI);
+                now += *pause * MILLI;
+                if try_charge(&meter, "a", *cost).is_ok() {
+                    passed.push((now, *cost));
+                }
+            }
+            // A span that holds the most starts with a charge.
+            for (first, (start, _)) in passed.iter().enumerate() {
+                let span = passed[first..].iter().take_while(|(at, _)| *at < *start + SECOND);
+                let sum: u64 = span.map(|(_, cost)| cost).sum();
+                prop_assert!(sum <= 2 * LIMIT, "{sum} within a second from {start:?} on");
+            }
+        }
+    }
 }
