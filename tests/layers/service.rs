@@ -1,6 +1,8 @@
 //! What a quota layer does as a tower service.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -257,6 +259,49 @@ async fn a_refused_request_never_reaches_the_service() {
         status(&service, request("alice")).await;
     }
     assert_eq!(calls.load(Ordering::Relaxed), 2);
+}
+
+/// A service that counts how often it is cloned.
+struct CountsClones<S> {
+    inner: S,
+    clones: Arc<AtomicUsize>,
+}
+
+impl<S: Clone> Clone for CountsClones<S> {
+    fn clone(&self) -> Self {
+        self.clones.fetch_add(1, Ordering::Relaxed);
+        Self { inner: self.inner.clone(), clones: Arc::clone(&self.clones) }
+    }
+}
+
+impl<S: Service<Request<Body>>> Service<Request<Body>> for CountsClones<S> {
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = S::Future;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> S::Future {
+        self.inner.call(request)
+    }
+}
+
+#[tokio::test]
+async fn the_inner_service_is_cloned_only_for_a_request_that_has_to_wait() {
+    for (layer, expected) in [(layer(&group().0, 3, 5), 0), (slow_layer(3, 5), 10)] {
+        let clones = Arc::new(AtomicUsize::new(0));
+        let mut service = layer.layer(CountsClones { inner: accepting(), clones: Arc::clone(&clones) });
+        for (account, status) in [("alice", 202), ("alice", 202), ("alice", 202), ("alice", 429), ("alice", 429)]
+            .into_iter()
+            .chain([("bob", 202), ("bob", 202), ("bob", 503), ("carol", 503), ("alice", 429)])
+        {
+            let answer = service.ready().await.unwrap().call(request(account)).await.unwrap();
+            assert_eq!(answer.status(), status, "{account}");
+        }
+        assert_eq!(clones.load(Ordering::Relaxed), expected);
+    }
 }
 
 /// What users rely on to name and to store these types; it holds if it compiles.
