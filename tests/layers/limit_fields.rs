@@ -6,11 +6,11 @@ use std::time::{Duration, SystemTime};
 use http::{HeaderName, Method, Response, StatusCode};
 use tower::{Layer, service_fn};
 use tower_quota::{
-    Cost, GlobalCapacityLayer, Group, HOUR, LimitFields, MINUTE, MissingKey, Quota, QuotaLayer, RequestMeter,
-    ResetFormat, UserQuotaLayer, key,
+    Cost, CountedBy, GlobalCapacityLayer, Group, HOUR, LimitFields, MINUTE, MissingKey, OnStoreFailure, Quota,
+    QuotaLayer, Rejection, RequestMeter, ResetFormat, UserQuotaLayer, key,
 };
 
-use crate::support::{Body, SlowStore, accepting, answer, group, header, request};
+use crate::support::{Body, SlowStore, accepting, answer, group, header, request, text};
 
 const POLICY: &str = "ratelimit-policy";
 const LIMIT: &str = "ratelimit";
@@ -335,7 +335,32 @@ async fn a_head_request_is_told_the_same_without_a_body() {
     let refused = answer(&service, head()).await;
     assert_eq!(header(&refused, LIMIT), Some(r#""account";r=0;t=3600"#));
     assert_ne!(header(&refused, "content-length"), Some("0"));
-    assert_eq!(crate::support::text(refused).await, "");
+    assert_eq!(text(refused).await, "");
+}
+
+/// What is added to an answer of the application's own, and what HEAD takes from it.
+#[tokio::test]
+async fn an_answer_of_the_application_s_own_is_told_the_limits_too() {
+    let local = OnStoreFailure::Local { percent: 100 };
+    let by_share = Group::builder("test").on_store_failure(local).build(SlowStore::failing()).unwrap();
+    for (group, counted_by) in [(group().0, None), (by_share, Some(CountedBy::LocalShare))] {
+        let account = group.per_key("account", Quota::fixed_window(1, HOUR)).build().unwrap();
+        let layer = user(&account).limit_fields(LimitFields::draft_11());
+        let service = layer.reject_with(|_, _| Response::new(String::from("later"))).layer(accepting());
+        assert_eq!(answer(&service, request("alice")).await.status(), StatusCode::ACCEPTED);
+        for (method, length, body) in [(Method::POST, None, "later"), (Method::HEAD, Some("5"), "")] {
+            let mut refused = request("alice");
+            *refused.method_mut() = method;
+            let refused = answer(&service, refused).await;
+            assert_eq!(refused.status(), StatusCode::OK);
+            assert_eq!(header(&refused, POLICY), Some(r#""account";q=1;w=3600"#));
+            assert!(header(&refused, LIMIT).unwrap().starts_with(r#""account";r=0;t="#));
+            assert_eq!((header(&refused, "retry-after"), header(&refused, "content-length")), (None, length));
+            assert_eq!(Rejection::of(&refused).unwrap().axis(), Some("account"));
+            assert_eq!(refused.extensions().get().copied(), counted_by);
+            assert_eq!(text(refused).await, body);
+        }
+    }
 }
 
 #[test]

@@ -172,10 +172,12 @@ impl QuotaLayer {
     /// Answers refused requests with the application's own response, instead of the
     /// [problem document](Rejection::to_response).
     ///
-    /// Nothing is added to it but the [`Rejection`] in its extensions: status, `Retry-After` and caching are the
-    /// application's. It replaces the answer of a handler that returns the rejection of its own charge, too. A panic of
-    /// `answer` is answered with the problem document. A call of gRPC gets a response of it only if that is one of gRPC,
-    /// too, by its content type; else the status.
+    /// Status, `Retry-After` and caching are the application's: all that is added is the [`Rejection`] in its extensions,
+    /// beside it a [`CountedBy`](crate::CountedBy) if it was not the store that counted, and the
+    /// [limit fields](Self::limit_fields) if they are told; and in the answer to HEAD the body gives way to its length. It
+    /// replaces the answer of a handler that returns the rejection of its own charge, too. A panic of `answer` is answered
+    /// with the problem document. A call of gRPC gets a response of it only if that is one of gRPC, too, by its content
+    /// type; else the status.
     pub fn reject_with<B: AnyBody>(
         self,
         answer: impl Fn(&Rejection, &Parts) -> Response<B> + Send + Sync + 'static,
