@@ -185,11 +185,16 @@ impl<S: Sync> axum_core::extract::FromRequestParts<S> for RequestMeter {
 
     async fn from_request_parts(parts: &mut http::request::Parts, _: &S) -> Result<Self, Rejection> {
         parts.extensions.get().cloned().ok_or_else(|| {
-            tracing::error!(
-                target: "tower_quota::config",
-                path = parts.uri.path(),
-                "a handler takes a RequestMeter, but no quota layer around it is charged_by_handler"
-            );
+            // One for all handlers, since no layer is there that would have its own.
+            static MISTAKES: std::sync::LazyLock<tower_quota_core::Throttle> =
+                std::sync::LazyLock::new(Default::default);
+            MISTAKES.at_most_each_second(|held_back| {
+                tracing::error!(
+                    target: "tower_quota::config",
+                    held_back,
+                    "a handler takes a RequestMeter, but no quota layer around it is charged_by_handler"
+                );
+            });
             Rejection::misconfigured()
         })
     }
