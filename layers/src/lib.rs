@@ -34,3 +34,8 @@ pub use read_write_split::{ReadWriteSplit, ReadWriteSplitLayer, Side, SplitBody,
 pub use rejection::{Reason, Rejection};
 pub use tower_quota_core::*;
 pub use user_quota::UserQuotaLayer;
+
+/// What the README shows compiles.
+#[cfg(all(doctest, feature = "axum"))]
+#[doc = include_str!("../../README.md")]
+struct Readme;
