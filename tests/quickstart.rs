@@ -84,6 +84,17 @@ async fn a_full_service_is_503_and_costs_the_account_nothing() {
 }
 
 #[tokio::test]
+async fn an_operator_is_told_while_there_is_still_room() {
+    let service = start(&[("CAPACITY_PER_HOUR", "3")]);
+    assert_eq!(post(&service, "/wishlists", "alice", 0).await, 202);
+    assert_eq!(post(&service, "/wishlists", "bob", 0).await, 202);
+    let log = service.into_log();
+    let lines: Vec<_> = log.lines().filter(|line| line.contains("usage has passed its watermark")).collect();
+    assert_eq!(lines.len(), 1, "{log}");
+    assert!(lines[0].contains("WARN") && lines[0].contains("used=2 limit=3"), "{log}");
+}
+
+#[tokio::test]
 async fn what_parses_nothing_is_not_counted() {
     let service = start(&[("ACCOUNT_PER_HOUR", "1"), ("CAPACITY_PER_HOUR", "1")]);
     for _ in 0..3 {

@@ -1,6 +1,6 @@
 //! An example, run as a user runs it.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -64,6 +64,14 @@ impl Example {
     pub(crate) fn signal(&self, signal: &str) {
         let pid = self.process.id().to_string();
         assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
+    }
+
+    /// Stops it, and gives what it has logged.
+    pub(crate) fn into_log(mut self) -> String {
+        self.process.kill().unwrap();
+        let mut log = String::new();
+        self.process.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+        log
     }
 
     /// Ctrl-C, and how the process ended.
