@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use tower_quota::testing::FakeClock;
 use tower_quota::{GlobalCapacityLayer, Group, Key, MemoryStore, Meter, Quota, SECOND};
 
-use crate::support::{charge, group};
+use crate::support::{MILLI, charge, group};
 
 /// 1,500 requests over 1,500 connections within a second, at 5 a second: exactly 5 are admitted.
 #[tokio::test]
@@ -49,18 +49,22 @@ fn t48_a_flood_of_keys_does_not_stay() {
     let mut most = 0;
     for address in 0..ADDRESSES {
         if address % 1_000 == 0 {
-            clock.advance(Duration::from_millis(6));
+            clock.advance(6 * MILLI);
             most = most.max(store.states());
         }
         let _ = charge(&meter, &address, 1);
     }
     assert!(most <= 1_000_000, "{most} counters were held");
     clock.advance(60 * SECOND);
+    charge(&meter, &0, 1).unwrap_or_else(|_| panic!("there is room again"));
     for _ in 0..1_000 {
-        charge(&meter, &0, 1).unwrap_or_else(|_| panic!("there is room again"));
-        clock.advance(10 * SECOND);
+        if store.states() <= 1 {
+            return;
+        }
+        clock.advance(10 * MILLI);
+        charge(&meter, &0, 0).unwrap();
     }
-    assert!(store.states() <= 1, "{} counters stayed", store.states());
+    panic!("{} counters stayed", store.states());
 }
 
 /// Counters are forgotten in small steps, so no decision waits long for it.
@@ -84,7 +88,7 @@ fn t48_forgetting_a_million_counters_stops_nobody() {
         assert!(forgotten.len() < 10_000, "{} counters stay", store.states());
     }
     let most = forgotten.iter().max().unwrap();
-    assert!(*most <= 20_000, "{most} counters in one decision");
+    assert!(*most <= 10_000, "{most} counters in one decision");
 }
 
 /// A limiter that is dropped leaves nothing behind: there is no thread to stop.
