@@ -4,7 +4,7 @@ mod bodies;
 mod per_key;
 mod queue;
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -138,6 +138,8 @@ async fn t36_whatever_happens_to_a_request_its_place_comes_back_once() {
     const RUNS: u64 = 10_000;
     const LIMIT: usize = 3;
     let layer = ConcurrencyLayer::new(LIMIT).max_wait(Duration::from_millis(20)).max_queue(8);
+    // Whom nobody wakes waits for as long as it may.
+    let patient = layer.clone().max_wait(100 * LONG);
     let mut random = 42_u64;
     let mut below = move |end: u64| {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -145,8 +147,10 @@ async fn t36_whatever_happens_to_a_request_its_place_comes_back_once() {
     };
     let mut tasks = Vec::new();
     for run in 0..RUNS {
-        let (fate, before, during) = (below(7), below(30), below(30));
-        let service = layer.layer(service_fn(move |_: Request<Body>| async move {
+        let (fate, before, during) = (below(8), below(30), below(30));
+        let is_patient = below(4) == 0;
+        let of_this = if is_patient { &patient } else { &layer };
+        let service = of_this.layer(service_fn(move |_: Request<Body>| async move {
             tokio::time::sleep(Duration::from_millis(before)).await;
             if fate == 0 {
                 // A panic, without a line for each.
@@ -155,12 +159,22 @@ async fn t36_whatever_happens_to_a_request_its_place_comes_back_once() {
             if fate == 1 {
                 return Err(std::io::Error::other("the handler fails"));
             }
-            Ok(Response::new(Frames::of(&["a", "b", "c"])))
+            let mut frames = 0;
+            Ok(Response::new(Frames::of(&["a", "b", "c"]).map_frame(move |frame| {
+                frames += 1;
+                if fate == 7 && frames == 2 {
+                    std::panic::resume_unwind(Box::new("the body panics"));
+                }
+                frame
+            })))
         }));
-        let patience = if fate <= 3 { below(40) } else { 1_000 };
+        let patience = if fate <= 3 && !is_patient { below(40) } else { 1_000_000 };
         tasks.push(tokio::spawn(async move {
+            let arrived = tokio::time::Instant::now();
             let request = async {
-                let Ok(response) = service.oneshot(request("a")).await else { return };
+                let response = service.oneshot(request("a")).await;
+                assert!(arrived.elapsed() < LONG, "nobody has woken it");
+                let Ok(response) = response else { return };
                 let mut body = response.into_body();
                 for _ in 0..fate {
                     tokio::time::sleep(Duration::from_millis(during)).await;
@@ -175,8 +189,11 @@ async fn t36_whatever_happens_to_a_request_its_place_comes_back_once() {
         }
         assert!(layer.in_flight() <= LIMIT);
     }
-    let panicked = join_all(tasks).await.into_iter().filter(Result::is_err).count();
-    assert!(panicked > 50, "{panicked}");
+    let mut panics = HashMap::<&str, u32>::new();
+    for panicked in join_all(tasks).await.into_iter().filter_map(Result::err) {
+        *panics.entry(panicked.into_panic().downcast_ref::<&str>().expect("it says where")).or_default() += 1;
+    }
+    assert!(panics.len() == 2 && panics.values().all(|panicked| *panicked > 50), "{panics:?}");
     assert_eq!((layer.in_flight(), layer.queued()), (0, 0));
     // As many as the limit go through at once, and not one more.
     let held = Held::default();
