@@ -78,8 +78,13 @@ mod tests {
         #[expect(clippy::disallowed_methods, reason = "a date is told by the wall clock")]
         let later = httpdate::fmt_http_date(SystemTime::now() + Duration::from_secs(60));
         headers.insert(RETRY_AFTER, later.parse().unwrap());
-        let wait = of(StatusCode::SERVICE_UNAVAILABLE, &headers).unwrap();
-        assert!((59..=60).contains(&wait.as_secs()) && wait.subsec_nanos() == 0, "{wait:?}");
+        let told = of(StatusCode::SERVICE_UNAVAILABLE, &headers).unwrap();
+        assert!((59..=60).contains(&told.as_secs()) && told.subsec_nanos() == 0, "{told:?}");
         assert_eq!(of(StatusCode::OK, &headers), None, "another status asks for nothing");
+        let told = HeaderValue::from_static("Wed, 21 Oct 2026 07:28:00 GMT");
+        for (left, expected) in [(59_800, 60), (60_000, 60), (60_001, 61), (1, 1), (0, 0)] {
+            let now = date(&told).unwrap() - Duration::from_millis(left);
+            assert_eq!(wait(&told, || now), Some(Duration::from_secs(expected)), "{left} ms");
+        }
     }
 }
