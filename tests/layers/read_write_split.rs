@@ -6,11 +6,11 @@ use http::{Method, Request};
 use tower::{Layer, ServiceExt, service_fn};
 use tower_quota::testing::FakeClock;
 use tower_quota::{
-    ConcurrencyLayer, Cost, GlobalCapacityLayer, Group, Key, MemoryStore, Meter, QuotaLayer, ReadWriteSplitLayer,
-    RedisStore, Rejection, Side, Store, UserQuotaLayer, key,
+    ConcurrencyLayer, Cost, GlobalCapacityLayer, Group, Key, LimitFields, MINUTE, MemoryStore, Meter, Quota,
+    QuotaLayer, ReadWriteSplitLayer, RedisStore, Rejection, Side, Store, UserQuotaLayer, key,
 };
 
-use crate::support::{Body, Server, accepting, answer, status};
+use crate::support::{Body, Server, accepting, answer, group, header, status};
 
 fn request(method: &str, path: &str) -> Request<Body> {
     Request::builder().method(method).uri(path).header("x-user", "alice").body(Body::default()).unwrap()
@@ -123,6 +123,69 @@ async fn t59_a_batch_of_both_is_charged_on_both_or_on_none() {
     assert!(meter.charge("alice", batch()).await.is_err());
     let verdict = meter.charge("alice", 0).await.unwrap();
     assert_eq!((verdict.of(&reads).unwrap().used(), verdict.of(&writes).unwrap().used()), (15, 5));
+}
+
+#[tokio::test]
+async fn t59_the_limit_fields_show_the_budget_that_was_used() {
+    let (group, _clock) = group();
+    let side = |name: &str, limit| {
+        let axis = group.shared(name, Quota::fixed_window(limit, MINUTE)).build().unwrap();
+        QuotaLayer::from(GlobalCapacityLayer::new(&axis)).limit_fields(LimitFields::draft_11())
+    };
+    let service = ReadWriteSplitLayer::new(side("reads", 100), side("writes", 5)).layer(accepting());
+    for (method, told) in [
+        ("GET", Some(r#""reads";r=99;t=60"#)),
+        ("POST", Some(r#""writes";r=4;t=60"#)),
+        ("HEAD", Some(r#""reads";r=98;t=60"#)),
+        ("DELETE", Some(r#""writes";r=3;t=60"#)),
+        ("OPTIONS", None),
+    ] {
+        assert_eq!(header(&answer(&service, request(method, "/")).await, "ratelimit"), told, "{method}");
+    }
+}
+
+#[tokio::test]
+async fn another_limit_for_reads_leaves_writes_as_they_are() {
+    let (group, _clock) = group();
+    let reads = group.shared("reads", Quota::fixed_window(2, MINUTE)).build().unwrap();
+    let writes = group.shared("writes", Quota::fixed_window(2, MINUTE)).build().unwrap();
+    let layer = ReadWriteSplitLayer::new(GlobalCapacityLayer::new(&reads), GlobalCapacityLayer::new(&writes));
+    let service = layer.layer(accepting());
+    for (method, expected) in [("GET", 202), ("GET", 202), ("GET", 503), ("POST", 202)] {
+        assert_eq!(status(&service, request(method, "/")).await, expected, "{method}");
+    }
+    reads.set_quota(Quota::fixed_window(4, MINUTE)).unwrap();
+    for (method, expected) in [("GET", 202), ("GET", 202), ("GET", 503), ("POST", 202), ("POST", 503)] {
+        assert_eq!(status(&service, request(method, "/")).await, expected, "{method}");
+    }
+}
+
+#[tokio::test]
+async fn a_total_above_both_is_one_more_axis_of_each() {
+    let (group, _clock) = group();
+    let total = group.shared("total", Quota::fixed_window(6, MINUTE)).build().unwrap();
+    let side = |name: &str, limit| {
+        let axis = group.shared(name, Quota::fixed_window(limit, MINUTE)).build().unwrap();
+        QuotaLayer::from(GlobalCapacityLayer::new(&axis)).and(GlobalCapacityLayer::new(&total)).unwrap()
+    };
+    let service = ReadWriteSplitLayer::new(side("reads", 5), side("writes", 4)).layer(accepting());
+    let refused_by = async |method: &str| {
+        let answer = answer(&service, request(method, "/")).await;
+        Rejection::of(&answer).map(|rejection| rejection.axis().unwrap().to_owned())
+    };
+    for method in ["GET", "POST", "GET", "POST", "GET", "POST"] {
+        assert_eq!(refused_by(method).await, None, "{method}");
+    }
+    for method in ["GET", "POST"] {
+        assert_eq!(refused_by(method).await.as_deref(), Some("total"), "so many of both together");
+    }
+    // What the total has refused used up neither side.
+    total.set_quota(Quota::fixed_window(100, MINUTE)).unwrap();
+    for (method, expected) in
+        [("GET", None), ("GET", None), ("GET", Some("reads")), ("POST", None), ("POST", Some("writes"))]
+    {
+        assert_eq!(refused_by(method).await.as_deref(), expected, "{method}");
+    }
 }
 
 /// One click reads six rooms. (Figures of a team that had one limit of 2 a second for everything.)
