@@ -41,9 +41,7 @@ async fn a_batch_never_passes_the_limit_in_redis() {
     a_batch_never_passes_the_limit(Relay::in_redis()).await;
 }
 
-#[tokio::test]
-async fn the_calls_of_one_key_are_serial_whoever_makes_them() {
-    let relay = Relay::in_memory();
+async fn the_calls_of_one_key_are_serial_whoever_makes_them(relay: Relay) {
     let push = relay.push();
     let running = Arc::new(Mutex::new((0, 0)));
     let drivers = (0..4).map(|_| {
@@ -73,8 +71,16 @@ async fn the_calls_of_one_key_are_serial_whoever_makes_them() {
 }
 
 #[tokio::test]
-async fn cancelling_a_wait_is_immediate_sends_nothing_more_and_keeps_the_rest() {
-    let relay = Relay::in_memory();
+async fn the_calls_of_one_key_are_serial_whoever_makes_them_in_memory() {
+    the_calls_of_one_key_are_serial_whoever_makes_them(Relay::in_memory()).await;
+}
+
+#[tokio::test]
+async fn the_calls_of_one_key_are_serial_whoever_makes_them_in_redis() {
+    the_calls_of_one_key_are_serial_whoever_makes_them(Relay::in_redis()).await;
+}
+
+async fn cancelling_a_wait_is_immediate_sends_nothing_more_and_keeps_the_rest(relay: Relay) {
     let push = relay.push();
     attempt(&push, "a", 5_000).await;
     let (task, sent) = send(&relay, &push, "a", 100);
@@ -85,6 +91,16 @@ async fn cancelling_a_wait_is_immediate_sends_nothing_more_and_keeps_the_rest() 
     assert_eq!(relay.clock.next_wake(), None, "nothing waits any more");
     assert!(sent.lock().unwrap().is_empty());
     assert_eq!(wait_of(&push, "a", 1).await, 2 * MINUTE);
+}
+
+#[tokio::test]
+async fn cancelling_a_wait_is_immediate_sends_nothing_more_and_keeps_the_rest_in_memory() {
+    cancelling_a_wait_is_immediate_sends_nothing_more_and_keeps_the_rest(Relay::in_memory()).await;
+}
+
+#[tokio::test]
+async fn cancelling_a_wait_is_immediate_sends_nothing_more_and_keeps_the_rest_in_redis() {
+    cancelling_a_wait_is_immediate_sends_nothing_more_and_keeps_the_rest(Relay::in_redis()).await;
 }
 
 #[tokio::test]
