@@ -251,9 +251,7 @@ async fn a_total_stands_above_all_keys_in_redis() {
     a_total_stands_above_all_keys(Relay::in_redis()).await;
 }
 
-#[tokio::test]
-async fn a_rule_changes_without_losing_the_count() {
-    let relay = Relay::in_memory();
+async fn a_rule_changes_without_losing_the_count(relay: Relay) {
     let push = relay.group.cooldown("school", Cooldown::after_attempts(10).rest(MINUTE)).build().unwrap();
     attempt(&push, "a", 6).await;
     push.set_rule(Cooldown::after_attempts(20).rest(2 * MINUTE)).unwrap();
@@ -266,6 +264,16 @@ async fn a_rule_changes_without_losing_the_count() {
     assert_eq!(attempt(&push, "b", 9).await, 5);
     let other = push.set_rule(Cooldown::after_failures(5).rest(MINUTE));
     assert_eq!(other.unwrap_err().field(), "relay.school.rule");
+}
+
+#[tokio::test]
+async fn a_rule_changes_without_losing_the_count_in_memory() {
+    a_rule_changes_without_losing_the_count(Relay::in_memory()).await;
+}
+
+#[tokio::test]
+async fn a_rule_changes_without_losing_the_count_in_redis() {
+    a_rule_changes_without_losing_the_count(Relay::in_redis()).await;
 }
 
 #[test]
