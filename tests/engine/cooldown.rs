@@ -354,6 +354,22 @@ async fn what_happens_is_logged_without_a_key() {
 }
 
 #[tokio::test]
+async fn how_many_were_attempted_is_logged_for_those_who_look_closely() {
+    let log = Log::start_with_debug();
+    let push = Relay::in_memory().push();
+    attempt(&push, "secret-school", 4_900).await;
+    attempt(&push, "secret-school", 200).await;
+    wait_of(&push, "secret-school", 1).await;
+    let lines = log.lines("attempts are counted");
+    assert_eq!(lines.len(), 2, "what is refused is not attempted: {lines:#?}");
+    for (line, counted) in lines.iter().zip(["attempted=4900 batch=4900", "attempted=5000 batch=100"]) {
+        assert!(line.contains("DEBUG tower_quota::cooldown") && line.contains("axis=\"school\""), "{line}");
+        assert!(line.contains(counted), "{line}");
+    }
+    assert!(log.lines("secret-school").is_empty());
+}
+
+#[tokio::test]
 async fn two_instances_on_one_redis_share_the_count_and_the_rest() {
     let server = Server::start();
     let clock = FakeClock::new();
