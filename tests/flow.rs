@@ -3,20 +3,25 @@
 
 mod steered;
 
+use std::convert::Infallible;
 use std::time::{Duration, Instant};
 
-use axum::Router;
-use axum::routing::post;
 use bytes::Bytes;
 use futures_util::future::join_all;
+use futures_util::stream::FuturesUnordered;
 use futures_util::{SinkExt, StreamExt};
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::http2::SendRequest;
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 use tokio_tungstenite::tungstenite::Message;
-use tower_quota::ConcurrencyLayer;
+use tower::{Layer, service_fn};
+use tower_quota::{ConcurrencyLayer, SECOND};
 
 use crate::support::{Example, Server};
 
@@ -148,52 +153,98 @@ async fn seats_pushes_and_an_upstream_answer_as_they_are_steered() {
     }
 }
 
-/// Ten uploads of a megabyte on one HTTP/2 connection, whose window is 64 KiB, past a limit of two.
-async fn uploads(layer: ConcurrencyLayer) -> Vec<(StatusCode, Duration)> {
-    let app = Router::new().route(
-        "/upload",
-        post(|body: axum::body::Body| async move {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-            body.collect().await.unwrap().to_bytes().len().to_string()
-        })
-        .route_layer(layer),
-    );
-    let app = app.layer(axum::extract::DefaultBodyLimit::disable());
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let server = tokio::spawn(async move { axum::serve(listener, app).await });
-    let stream = TcpStream::connect(address).await.unwrap();
-    let builder = hyper::client::conn::http2::Builder::new(TokioExecutor::new());
-    let (client, connection) = builder.handshake::<_, Full<Bytes>>(TokioIo::new(stream)).await.unwrap();
-    let connection = tokio::spawn(connection);
-    let started = Instant::now();
-    let calls = (0..10).map(|_| {
-        let mut client = client.clone();
-        tokio::spawn(async move {
-            let body = Full::new(Bytes::from(vec![7; 1 << 20]));
-            let request = Request::post(format!("http://{address}/upload")).body(body).unwrap();
-            let response: Response<_> = client.send_request(request).await.unwrap();
-            let status = response.status();
-            let _ = response.into_body().collect().await;
-            (status, started.elapsed())
-        })
-    });
-    let ended = tokio::time::timeout(Duration::from_secs(5), join_all(calls)).await.expect("every call ends");
-    connection.abort();
-    server.abort();
-    ended.into_iter().map(Result::unwrap).collect()
+/// Uploads of a megabyte on one HTTP/2 connection, whose window is 64 KiB, to a handler that reads nothing before it is let
+/// go on.
+struct Uploads {
+    client: SendRequest<Full<Bytes>>,
+    go_on: watch::Sender<bool>,
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+impl Uploads {
+    async fn past(layer: &ConcurrencyLayer) -> Self {
+        const WINDOW: u32 = 65_535;
+        let (go_on, may_go_on) = watch::channel(false);
+        let service = layer.layer(service_fn(move |request: Request<Incoming>| {
+            let mut may_go_on = may_go_on.clone();
+            async move {
+                may_go_on.wait_for(|may| *may).await.unwrap();
+                let length = request.into_body().collect().await.unwrap().to_bytes().len();
+                Ok::<_, Infallible>(Response::new(Full::new(Bytes::from(length.to_string()))))
+            }
+        }));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move {
+            let (stream, _) = listener.accept().await.unwrap();
+            let mut server = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+            server
+                .initial_connection_window_size(WINDOW)
+                .initial_stream_window_size(WINDOW)
+                .max_concurrent_streams(100);
+            server.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service)).await
+        });
+        let stream = TcpStream::connect(address).await.unwrap();
+        let builder = hyper::client::conn::http2::Builder::new(TokioExecutor::new());
+        let (client, connection) = builder.handshake(TokioIo::new(stream)).await.unwrap();
+        tokio::spawn(connection);
+        Self { client, go_on }
+    }
+
+    /// Starts so many; their statuses, and what each answer says, as they come.
+    fn start(&self, count: usize) -> FuturesUnordered<impl Future<Output = (StatusCode, Bytes)>> {
+        let upload = |_| {
+            let mut client = self.client.clone();
+            async move {
+                let body = Full::new(Bytes::from(vec![7; 1 << 20]));
+                let response = client.send_request(Request::post("http://a/upload").body(body).unwrap()).await.unwrap();
+                let status = response.status();
+                (status, response.into_body().collect().await.unwrap().to_bytes())
+            }
+        };
+        (0..count).map(upload).collect()
+    }
+}
+
+/// The next so many answers, which are all of this status.
+async fn answers(uploads: &mut FuturesUnordered<impl Future<Output = (StatusCode, Bytes)>>, status: u16, count: usize) {
+    for _ in 0..count {
+        let (told, text) = uploads.next().await.unwrap();
+        assert!(told == status && (status != 200 || text == "1048576"), "{told} {text:?}");
+    }
+}
+
+#[tokio::test]
 async fn t30_more_streams_than_permits_never_stop_a_connection() {
-    for layer in [
-        ConcurrencyLayer::new(2),
-        ConcurrencyLayer::new(2).max_wait(Duration::from_millis(200)),
-        ConcurrencyLayer::new(2).max_wait(Duration::from_secs(4)),
-    ] {
-        let ended = uploads(layer.clone()).await;
-        assert!(ended.iter().filter(|(status, _)| *status == 200).count() >= 2, "{ended:?}");
-        assert!(ended.iter().all(|(status, _)| [200, 503].contains(&status.as_u16())), "{ended:?}");
+    const WAIT: Duration = Duration::from_millis(500);
+    let limit = ConcurrencyLayer::new(2);
+    for (layer, at_once, later) in
+        [(limit.clone(), 8, 0), (limit.clone().max_wait(WAIT), 0, 8), (limit.clone().max_wait(WAIT).max_queue(3), 5, 3)]
+    {
+        let uploads = Uploads::past(&layer).await;
+        let everything = async {
+            let (mut ended, started) = (uploads.start(10), Instant::now());
+            // All of these are answered though two others stand still in the middle.
+            answers(&mut ended, 503, at_once).await;
+            assert!(at_once == 0 || (layer.in_flight(), layer.queued()) == (2, later));
+            answers(&mut ended, 503, later).await;
+            assert!(later == 0 || started.elapsed() >= WAIT);
+            assert_eq!((layer.in_flight(), layer.queued()), (2, 0));
+            // And what they have sent, which nobody reads, is not in the way of these.
+            uploads.go_on.send_replace(true);
+            answers(&mut ended, 200, 2).await;
+        };
+        tokio::time::timeout(5 * SECOND, everything).await.expect("every call ends");
         assert_eq!((layer.in_flight(), layer.queued()), (0, 0));
     }
+}
+
+#[tokio::test]
+async fn t30_uploads_that_wait_for_each_other_s_window_wait_no_longer_than_they_may() {
+    let layer = ConcurrencyLayer::new(2).max_wait(SECOND / 2).max_queue(3);
+    let uploads = Uploads::past(&layer).await;
+    uploads.go_on.send_replace(true);
+    let ended = tokio::time::timeout(5 * SECOND, uploads.start(10).collect::<Vec<_>>()).await.expect("every call ends");
+    let with = |status: u16| ended.iter().filter(|(told, _)| *told == status).count();
+    assert!((2..=5).contains(&with(200)) && with(200) + with(503) == 10, "{ended:?}");
+    assert_eq!((layer.in_flight(), layer.queued()), (0, 0));
 }
