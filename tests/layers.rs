@@ -6,6 +6,7 @@ mod client_ip;
 mod concurrency;
 mod cooldown;
 mod handler;
+mod length;
 mod limit_fields;
 mod mounting;
 mod order;
