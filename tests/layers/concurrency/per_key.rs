@@ -1,15 +1,19 @@
 //! Places for each key, under a total.
 
-use std::sync::atomic::Ordering;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use futures_util::future::join_all;
-use tower::{Layer, ServiceExt};
+use futures_util::future::{join_all, select};
+use http::{Request, Response};
+use tokio::time::Instant;
+use tower::{Layer, ServiceExt, service_fn};
 use tower_quota::{ConcurrencyLayer, key};
 
 use super::{Held, LONG, settle, spawn};
-use crate::support::{Log, accepting, answer, header, request, status};
+use crate::support::{Body, Log, accepting, answer, header, request, status};
 
 fn per_key(limit: usize) -> ConcurrencyLayer {
     ConcurrencyLayer::per_key(limit, key::header("x-account").unwrap())
@@ -162,6 +166,97 @@ async fn t39_a_key_at_its_own_limit_delays_nobody_else() {
     }
     join_all(requests).await;
     assert_eq!(layer.keys(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn t39_a_thousand_keys_of_one_call_wait_no_longer_than_one_of_the_thousand_calls_of_another() {
+    const SERVICE: Duration = Duration::from_millis(100);
+    let layer = per_key(4).total(4).max_wait(100 * LONG).max_queue(10_000);
+    let service = layer.layer(service_fn(|_: Request<Body>| async {
+        tokio::time::sleep(SERVICE).await;
+        Ok::<_, Infallible>(Response::new(Body::default()))
+    }));
+    let greedy: Vec<_> = (0..1_000).map(|_| spawn(&service, "greedy")).collect();
+    let mut polite = Vec::new();
+    for number in 0..1_000 {
+        // Two thirds of what there is.
+        tokio::time::sleep(Duration::from_millis(37)).await;
+        let (service, arrived) = (service.clone(), Instant::now());
+        polite.push(tokio::spawn(async move {
+            assert_eq!(status(&service, request(&format!("polite-{number}"))).await, 200);
+            arrived.elapsed() - SERVICE
+        }));
+    }
+    let longest = join_all(polite).await.into_iter().map(Result::unwrap).max().unwrap();
+    assert!(longest <= SERVICE + Duration::from_millis(5), "{longest:?}");
+    assert!(layer.queued() > 100, "the greedy one still has most of its calls to make");
+    join_all(greedy).await;
+    assert_eq!((layer.in_flight(), layer.queued(), layer.keys()), (0, 0, 0));
+}
+
+/// Counts as running for as long as it lives.
+struct Running(Arc<AtomicUsize>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn t39_of_calls_from_many_threads_nothing_is_left() {
+    const THREADS: usize = 16;
+    const ROUNDS: usize = 600;
+    const TOTAL: usize = 5;
+    for gives_up in [false, true] {
+        let layer = per_key(3).total(TOTAL).max_wait(LONG).max_queue(40);
+        let (running, peak, served) =
+            (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)), AtomicUsize::new(0));
+        let service = layer.layer(service_fn({
+            let peak = Arc::clone(&peak);
+            move |_: Request<Body>| {
+                let (running, peak) = (Arc::clone(&running), Arc::clone(&peak));
+                async move {
+                    peak.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                    let _running = Running(running);
+                    for _ in 0..5 {
+                        tokio::task::yield_now().await;
+                    }
+                    Ok::<_, Infallible>(Response::new(Body::default()))
+                }
+            }
+        }));
+        let calls = async |thread: usize| {
+            for round in 0..ROUNDS {
+                let call = |number| status(&service, request(&format!("key-{}", (thread + round + number) % 7)));
+                let calls = join_all((0..3).map(call).map(Box::pin));
+                let yields = async {
+                    for _ in 0..round % 7 {
+                        tokio::task::yield_now().await;
+                    }
+                };
+                if gives_up && round % 3 == 0 {
+                    // Dropped wherever they are then.
+                    select(calls, std::pin::pin!(yields)).await;
+                } else {
+                    let ended = calls.await.into_iter().filter(|status| *status == 200).count();
+                    served.fetch_add(ended, Ordering::SeqCst);
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            for thread in 0..THREADS {
+                let calls = &calls;
+                scope.spawn(move || {
+                    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+                    runtime.block_on(calls(thread));
+                });
+            }
+        });
+        assert!(served.load(Ordering::SeqCst) > THREADS * ROUNDS);
+        assert!(gives_up || peak.load(Ordering::SeqCst) == TOTAL, "{peak:?}");
+        assert_eq!((layer.in_flight(), layer.queued(), layer.keys()), (0, 0, 0));
+    }
 }
 
 #[tokio::test]
