@@ -18,7 +18,7 @@ use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use tokio::sync::{Semaphore, oneshot};
 use tower::{Layer, Service, ServiceExt, service_fn};
-use tower_quota::{Concurrency, ConcurrencyLayer, Permit, PermitBody, Reason, Rejection};
+use tower_quota::{Concurrency, ConcurrencyLayer, Permit, PermitBody, Reason, Rejection, SplitBody};
 
 use self::bodies::Frames;
 use crate::support::{Body, accepting, answer, header, request, status, text};
@@ -374,6 +374,7 @@ async fn types_are_send_sync_and_default_where_the_inner_ones_are() {
     fn all<T: Send + Sync + Default>() {}
     fn shared<T: Send + Sync + Clone>() {}
     all::<PermitBody<Body>>();
+    all::<SplitBody<Body>>();
     shared::<ConcurrencyLayer>();
     shared::<Concurrency<()>>();
     let service = ConcurrencyLayer::new(1).layer(accepting());
