@@ -164,6 +164,59 @@ async fn an_answer_tells_that_not_the_store_has_counted() {
     }
 }
 
+/// A try to log in, from an address.
+fn login(name: &str, address: &str, password: &str) -> Request<Body> {
+    let mut request = request(name);
+    request.headers_mut().insert("x-address", address.parse().unwrap());
+    request.headers_mut().insert("x-password", password.parse().unwrap());
+    request
+}
+
+async fn wrong_from_fifty_addresses<S, B>(logins: &S) -> Vec<u16>
+where
+    S: Service<Request<Body>, Response = Response<B>, Error = Infallible> + Clone,
+{
+    let mut statuses = Vec::new();
+    for host in 0..50 {
+        statuses.push(status(logins, login("victim", &format!("10.0.0.{host}"), "wrong")).await);
+    }
+    statuses
+}
+
+#[tokio::test]
+async fn t56_strangers_lock_an_account_unless_it_is_counted_together_with_their_address() {
+    let (group, _clock) = group();
+    let guard = |name: &str, failures: u64, key: tower_quota::RequestKey| {
+        let rule = Cooldown::after_failures(failures).within(15 * MINUTE).rest(15 * MINUTE).kept_on_success();
+        CooldownLayer::new(&group.cooldown(name, rule).build().unwrap(), key)
+    };
+    let address = || key::header("x-address").unwrap();
+    let check = service_fn(|request: Request<Body>| async move {
+        Ok::<_, Infallible>(with_status(if request.headers()["x-password"] == "right" { 200 } else { 401 })())
+    });
+
+    let by_account = guard("account", 10, account()).layer(check);
+    assert_eq!(wrong_from_fifty_addresses(&by_account).await, [[401; 10].as_slice(), &[429; 40]].concat());
+    assert_eq!(status(&by_account, login("victim", "192.0.2.7", "right")).await, 429, "its owner is locked out");
+
+    // Each stranger has tries of its own, beside a bound for the address alone.
+    let by_pair = guard("pair", 5, account().with(address())).layer(check);
+    let by_both = guard("address", 10, address()).layer(by_pair);
+    assert_eq!(wrong_from_fifty_addresses(&by_both).await, [401; 50]);
+    assert_eq!(status(&by_both, login("victim", "192.0.2.7", "right")).await, 200, "its owner is let in");
+    for expected in [401, 401, 401, 401, 429] {
+        assert_eq!(status(&by_both, login("victim", "10.0.0.1", "wrong")).await, expected);
+    }
+    for other in ["a", "b", "c", "d", "e"] {
+        assert_eq!(status(&by_both, login(other, "10.0.0.1", "wrong")).await, 401);
+    }
+    assert_eq!(
+        status(&by_both, login("f", "10.0.0.1", "right")).await,
+        429,
+        "so many failures, whatever the account is"
+    );
+}
+
 /// What a layer further in refuses never reached the other side.
 #[tokio::test]
 async fn a_refusal_of_our_own_is_neither_a_failure_nor_an_upstream_s_wish() {
