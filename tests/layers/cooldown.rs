@@ -396,8 +396,20 @@ async fn an_upstream_is_left_alone_as_long_as_it_asks_in_memory() {
 #[tokio::test]
 async fn an_upstream_is_left_alone_as_long_as_it_asks_in_redis() {
     let (clock, server) = (FakeClock::new(), Server::start());
-    let store = RedisStore::builder(&server.url()).clock(clock.clone()).deadline(5 * SECOND).build().unwrap();
-    an_upstream_is_left_alone_as_long_as_it_asks(store, clock).await;
+    let store = || RedisStore::builder(&server.url()).clock(clock.clone()).deadline(5 * SECOND).build().unwrap();
+    an_upstream_is_left_alone_as_long_as_it_asks(store(), clock.clone()).await;
+    // What one instance is told, the others keep to.
+    let instance = || Group::new("upstream", store()).unwrap().backoff("account").build().unwrap();
+    let (told, other) = (instance(), instance());
+    let upstream = Upstream::default();
+    upstream.answers(429, Some("30"));
+    assert_eq!(status(&BackoffLayer::new(&told, account()).layer(upstream.service()), request("shared")).await, 429);
+    tokio::time::sleep(Duration::from_millis(30)).await;
+    clock.advance(10 * SECOND);
+    assert_eq!(other.paused_for(&Key::from("shared")).await.unwrap(), 20 * SECOND);
+    let paused = answer(&BackoffLayer::new(&other, account()).layer(upstream.service()), request("shared")).await;
+    assert_eq!((paused.status().as_u16(), header(&paused, "retry-after")), (503, Some("20")));
+    assert_eq!(upstream.calls(), 1);
 }
 
 #[tokio::test]
