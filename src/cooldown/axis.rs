@@ -135,7 +135,8 @@ impl CooldownAxis {
     }
 
     /// Judges the next calls by another limit and another rest. What is counted stays counted, and a rest that has
-    /// started ends when it would have.
+    /// started ends when it would have. Failures count for as long as the new rule says, if their key is asked about before
+    /// they are over by the old one.
     ///
     /// # Errors
     ///
