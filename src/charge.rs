@@ -55,10 +55,10 @@ impl<'m> Charge<'m> {
 
     /// Waits for up to so long until the charge fits, instead of being refused at once: not at all by default.
     ///
-    /// It is made when it fits, never later than told, and refused at once when it would not fit in time. Of several that
-    /// wait for one counter in this process the first to come goes first, and a later one that waits does not overtake
-    /// it, be it smaller; one that does not wait may. While it waits it holds nothing, and sleeps until the time that the
-    /// store has told, by the store's clock.
+    /// It is made when it fits, never later than told, and refused at once when it would not fit in time; behind others,
+    /// when its time is over. Of several that wait for one counter in this process the first to come goes first, and a
+    /// later one that waits does not overtake it, be it smaller; one that does not wait may. While it waits it holds
+    /// nothing, and sleeps until the time that the store has told, by the store's clock.
     ///
     /// ```
     /// use std::time::Duration;

@@ -14,9 +14,10 @@ use crate::digest::Digest;
 use crate::key::Key;
 use crate::lines::Place;
 use crate::panel::{Panel, Wanted};
+use crate::quota::SECOND;
 use crate::seen::Seen;
 use crate::store::Answer;
-use crate::verdict::Verdict;
+use crate::verdict::{Finding, Report, Verdict};
 
 /// A charge that may wait.
 pub(crate) struct Waiting {
@@ -59,11 +60,11 @@ impl Waiting {
             if panel.ledger().lines.has(counter)
                 && self.stand_in_line(counter, &mut places, clock, deadline).await == Turn::TooLate
             {
-                return self.ask().await;
+                return self.others_come_first(counter).await;
             }
         }
         loop {
-            let verdict = match self.ask().await {
+            let verdict = match self.ask(&self.cost).await {
                 Err(ChargeError::Refused(verdict)) => verdict,
                 outcome => return outcome,
             };
@@ -100,8 +101,8 @@ impl Waiting {
         turn
     }
 
-    async fn ask(&self) -> Result<Verdict, ChargeError> {
-        let wanted = Wanted { seen: &self.seen, cost: &self.cost, request_id: self.request_id.as_ref(), call: 0 };
+    async fn ask(&self, cost: &Cost) -> Result<Verdict, ChargeError> {
+        let wanted = self.wanted(cost);
         // Nothing large stands where it would have to be kept while it waits.
         let answer = match self.panel.decide(wanted) {
             Answer::Ready(answer) => answer,
@@ -110,10 +111,32 @@ impl Waiting {
         self.panel.outcome_so_far(answer, Some(wanted))
     }
 
+    /// What becomes of a charge that gives up in a counter's line. It is not made, be there room: that is for those who came
+    /// before, of whom no more is known than when the counter is fresh.
+    async fn others_come_first(&self, counter: Digest) -> Result<Verdict, ChargeError> {
+        let look = self.ask(&Cost::units(0)).await?;
+        if look.reports().is_empty() {
+            // Nobody counts now, and nobody waits for room.
+            return Ok(look);
+        }
+        let question = self.panel.question(&self.seen, &self.cost);
+        let reports = question.demands().iter().zip(look.reports()).map(|(demand, report)| {
+            let wait = (demand.counter() == counter).then(|| report.reset().max(SECOND));
+            let (used, reset, above_watermark) = (report.used(), report.reset(), report.is_above_watermark());
+            Report::new(demand.terms(), Finding { used, wait, reset, above_watermark })
+        });
+        self.panel.outcome_so_far(Ok(Verdict::from_reports(reports)), Some(self.wanted(&self.cost)))
+    }
+
+    fn wanted<'a>(&'a self, cost: &'a Cost) -> Wanted<'a> {
+        Wanted { seen: &self.seen, cost, request_id: self.request_id.as_ref(), call: 0 }
+    }
+
     /// The counters that are charged, in order.
     fn counters(&self) -> SmallVec<[Digest; 4]> {
         let question = self.panel.question(&self.seen, &self.cost);
-        let mut counters: SmallVec<_> = question.demands().iter().map(crate::question::Demand::counter).collect();
+        let charged = question.demands().iter().filter(|demand| demand.terms().units() > 0);
+        let mut counters: SmallVec<_> = charged.map(crate::question::Demand::counter).collect();
         counters.sort_unstable();
         counters
     }

@@ -161,6 +161,27 @@ async fn who_waits_in_line_gives_up_in_time_and_the_line_is_bounded() {
     assert_eq!(race.ended(), in_order(&[("first", 10), ("third", 20)]));
 }
 
+/// What is free when somebody gives up in line is of those who came before.
+#[tokio::test]
+async fn who_gives_up_in_line_overtakes_nobody() {
+    let (group, clock) = group();
+    let meter = by_name(&group.per_key("axis", Quota::token_bucket(5, 1, SECOND)).build().unwrap());
+    meter.charge("x", 5).await.unwrap();
+    let race = Race::new(&clock);
+    let heavy = race.charge(&meter, "heavy", "x", 5, 10 * SECOND);
+    settle().await;
+    let light = race.charge(&meter, "light", "x", 1, 2 * SECOND);
+    settle().await;
+    // A look charges nothing, and waits for nobody.
+    assert!(meter.charge("x", 0).wait_up_to(SECOND).await.is_ok());
+    assert!(matches!(meter.charge("x", 6).wait_up_to(Duration::ZERO).await, Err(ChargeError::Never(_))));
+    run_until_nobody_sleeps(&clock).await;
+    let Err(ChargeError::Refused(verdict)) = light.await.unwrap() else { panic!("it has overtaken") };
+    assert_eq!(verdict.wait(), 3 * SECOND, "until the bucket is full");
+    assert!(heavy.await.unwrap().is_ok());
+    assert_eq!(race.ended(), in_order(&[("heavy", 5)]));
+}
+
 #[tokio::test]
 async fn who_is_cancelled_lets_the_next_go() {
     let (group, clock) = group();
