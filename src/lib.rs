@@ -40,6 +40,7 @@ mod meter;
 mod name;
 mod panel;
 mod question;
+mod quiet;
 mod quota;
 mod rate;
 mod reservation;

@@ -3,11 +3,11 @@
 mod sink;
 
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use crate::config_error::ConfigError;
 use crate::name::Label;
+use crate::quiet::quietly;
 use sink::Sink;
 
 /// A mark on the usage of a shared axis, and who is told when it is passed.
@@ -129,8 +129,8 @@ impl Watermark {
         }
         match &self.raised {
             Some(sink) if has_started => sink.send(event()),
-            // A subscriber that panics does not break the request, which is charged by now.
-            None if has_started => drop(catch_unwind(AssertUnwindSafe(|| event().trace()))),
+            // The request is charged by now.
+            None if has_started => quietly(|| event().trace()),
             _ => {}
         }
     }

@@ -11,6 +11,7 @@ use crate::algorithm::{Ending, Outcome};
 use crate::call_end::CallEnd;
 use crate::key::Key;
 use crate::question::Owner;
+use crate::quiet::quietly;
 use crate::quota::LONGEST;
 use crate::store::{Answer, StoreError};
 use crate::verdict::{CountedBy, Verdict};
@@ -42,13 +43,15 @@ impl Attempts {
         let counted = verdict.reports().first();
         let has_reached_limit = granted > 0 && counted.is_some_and(|counted| counted.remaining() == 0);
         if let Some(counted) = counted.filter(|_| granted > 0) {
-            tracing::debug!(
-                target: "tower_quota::cooldown",
-                axis = axis.name(),
-                attempted = counted.used(),
-                batch = granted,
-                "attempts are counted"
-            );
+            quietly(|| {
+                tracing::debug!(
+                    target: "tower_quota::cooldown",
+                    axis = axis.name(),
+                    attempted = counted.used(),
+                    batch = granted,
+                    "attempts are counted"
+                );
+            });
         }
         Self {
             axis,
@@ -162,7 +165,7 @@ impl Attempts {
             Outcome::Cleared | Outcome::Uncounted => false,
         };
         if starts_rest {
-            tracing::info!(target: "tower_quota::cooldown", axis = self.axis.name(), "a rest starts");
+            quietly(|| tracing::info!(target: "tower_quota::cooldown", axis = self.axis.name(), "a rest starts"));
         }
         let core = self.axis.axis().core();
         let owner = Owner::Key(self.key.clone());

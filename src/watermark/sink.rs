@@ -9,6 +9,7 @@ use std::thread;
 use parking_lot::Mutex;
 
 use super::WatermarkEvent;
+use crate::quiet::quietly;
 
 /// How many events wait for a sink that is busy.
 const MOST_WAITING: usize = 64;
@@ -43,7 +44,9 @@ impl Sink {
         let starts = !mem::replace(&mut queue.has_thread, true);
         drop(queue);
         if is_full {
-            tracing::warn!(target: "tower_quota::watermark", "a sink is too slow: its oldest event is dropped");
+            quietly(|| {
+                tracing::warn!(target: "tower_quota::watermark", "a sink is too slow: its oldest event is dropped");
+            });
         }
         if starts {
             self.start();
