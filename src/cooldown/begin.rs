@@ -75,10 +75,13 @@ impl Begin {
         let counter = self.counter(&seen);
         let mut place = place;
         // Whoever waits already came first.
-        if place.is_none() && !self.patience.is_zero() && lines.has(counter) {
-            place = self.stand_in_line(counter, clock, deadline).await;
-        }
         let mut wanted = self.wanted();
+        if place.is_none() && wanted > 0 && !self.patience.is_zero() && lines.has(counter) {
+            place = self.stand_in_line(counter, clock, deadline).await;
+            if place.is_none() {
+                return Err(self.others_take_too_long(&seen).await);
+            }
+        }
         loop {
             let verdict = match self.ask(&seen, wanted).await {
                 Ok((verdict, call)) => {
@@ -100,7 +103,7 @@ impl Begin {
             }
             let (own, quota) = (counted.wait(), axis.axis().quota());
             // A call that is at work at the limit may end at any time, and the rest starts then. What is longer than both has
-            // been asked for by another side, and so has a pause, after which the count goes on.
+            // been asked for by another side, and so has a pause, after which a count goes on.
             let is_pause = counted.is_above_watermark() && counted.reset() > own;
             let is_asked_for = is_pause || own > quota.period().saturating_add(quota.span());
             let soonest = if is_asked_for { own } else { own.min(quota.period()) };
@@ -118,7 +121,8 @@ impl Begin {
                     continue;
                 }
             }
-            clock.sleep(if is_asked_for { wait + jitter(wait) } else { wait }).await;
+            let latest = deadline.saturating_sub(clock.now()).max(wait);
+            clock.sleep(if is_asked_for { (wait + jitter(wait)).min(latest) } else { wait }).await;
             if wait == verdict.wait() && !counted.fits() {
                 tracing::info!(
                     target: "tower_quota::cooldown",
