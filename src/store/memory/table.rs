@@ -12,7 +12,7 @@ const WIDTH: usize = 2;
 /// A counter lies in the bucket that its digest points at, its home, or else in the first one behind that had room: no
 /// bucket between the two has a vacant place. Nothing but the digest says where to look, and most are found in the first
 /// line or the next: so a search waits for memory once, where a table with an index ahead of its counters would have it
-/// wait twice. At most four fifths of the places are taken, and of a table that grows no less than 0.64.
+/// wait twice. At most four fifths of the places are taken, and of a large table that grows at least some 0.64.
 #[derive(Default)]
 pub(super) struct Table {
     buckets: Box<[Bucket]>,
