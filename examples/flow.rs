@@ -12,7 +12,7 @@
 //! | `POST /push` with `{"recipients": n}` | a cooldown of the school in the header `x-school`; a call sends to at most 200, and takes `"ms"` if that is given |
 //! | `POST /login?password=` | a `CooldownLayer`: after three wrong passwords, which is all but `right`, the account in the header `x-account` is locked for `REST_S` |
 //! | `POST /mail` | a quota of two a second for the account in `x-account` that is waited for, up to five seconds |
-//! | `GET /fanout?calls=&ms=` | so many calls that take so long, `CONCURRENCY` at once: their results in order, as JSON |
+//! | `GET /fanout?calls=&ms=` | up to 10,000 calls that take so long, by a client under a `ConcurrencyLayer` of its own, `CONCURRENCY` at once: their results in order, as JSON |
 //! | `GET /upstream?status=&retry_after=` | a `BackoffLayer` around an upstream that answers so |
 //!
 //! | environment | meaning | default |
@@ -44,7 +44,7 @@ use serde::{Deserialize, Serialize};
 use tower::{Layer, ServiceExt, service_fn};
 use tower_quota::{
     BackoffLayer, ConcurrencyLayer, ConfigError, Cooldown, CooldownAxis, CooldownLayer, GlobalCapacityLayer, Group,
-    KeyRead, Permit, QuotaLayer, ReadWriteSplitLayer, Rejection, RequestKey, UserQuotaLayer, key,
+    HOUR, KeyRead, Permit, QuotaLayer, ReadWriteSplitLayer, Rejection, RequestKey, UserQuotaLayer, key,
 };
 
 use self::environment::{group, of_variable, variable};
@@ -57,7 +57,9 @@ async fn main() -> ExitCode {
 
 async fn flow() -> Result<(), Box<dyn Error>> {
     let addr: SocketAddr = variable("ADDR", SocketAddr::from(([127, 0, 0, 1], 3000)))?;
-    let concurrency = ConcurrencyLayer::new(variable("CONCURRENCY", 8)?)
+    let at_once = variable("CONCURRENCY", 8)?;
+    let outbound = ConcurrencyLayer::new(at_once).max_queue(usize::MAX).max_wait(HOUR);
+    let concurrency = ConcurrencyLayer::new(at_once)
         .max_queue(variable("QUEUE", 0)?)
         .max_wait(Duration::from_millis(variable("WAIT_MS", 0)?));
     let rest = Duration::from_secs(variable("REST_S", 180)?);
@@ -67,12 +69,12 @@ async fn flow() -> Result<(), Box<dyn Error>> {
 
     let app = Router::new()
         .merge(slow(&concurrency))
-        .route("/inflight", get(in_flight).with_state(concurrency.clone()))
+        .route("/inflight", get(in_flight).with_state(concurrency))
         .route("/seats", get(accepted).post(accepted).route_layer(seats(&group)?))
         .route("/push", post(send).with_state((push, key::header("x-school")?)))
         .route("/login", post(log_in).route_layer(login_guard(&group, rest)?))
         .route("/mail", post(accepted).route_layer(mail(&group)?))
-        .route("/fanout", get(fan_out).with_state(concurrency))
+        .route("/fanout", get(fan_out).with_state(outbound))
         .route("/upstream", upstream(&group)?);
 
     serve(addr, app, |at| {
@@ -193,6 +195,7 @@ fn login_guard(group: &Group, rest: Duration) -> Result<CooldownLayer, ConfigErr
 
 #[derive(Deserialize)]
 struct Login {
+    #[serde(default)]
     password: String,
 }
 
@@ -217,15 +220,16 @@ struct FanOut {
 async fn fan_out(
     State(limit): State<ConcurrencyLayer>,
     Query(FanOut { calls, ms }): Query<FanOut>,
-) -> Json<Vec<String>> {
+) -> Result<Json<Vec<String>>, StatusCode> {
     /// How many calls are begun before the first has ended.
     const AHEAD: usize = 500;
-    let client = limit.max_queue(AHEAD).max_wait(Duration::from_secs(60)).layer(service_fn(
-        move |call: Request<Body>| async move {
-            tokio::time::sleep(Duration::from_millis(ms)).await;
-            Ok::<_, Infallible>(Response::new(call.into_body()))
-        },
-    ));
+    if calls > 10_000 {
+        return Err(StatusCode::BAD_REQUEST);
+    }
+    let client = limit.layer(service_fn(move |call: Request<Body>| async move {
+        tokio::time::sleep(Duration::from_millis(ms)).await;
+        Ok::<_, Infallible>(Response::new(call.into_body()))
+    }));
     let call = |number: usize| {
         let client = client.clone();
         async move {
@@ -234,7 +238,7 @@ async fn fan_out(
             body.map_or_else(|error| error.to_string(), |body| String::from_utf8_lossy(&body).into_owned())
         }
     };
-    Json(stream::iter(0..calls).map(call).buffered(AHEAD).collect().await)
+    Ok(Json(stream::iter(0..calls).map(call).buffered(AHEAD).collect().await))
 }
 
 #[derive(Deserialize)]
