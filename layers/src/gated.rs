@@ -9,10 +9,9 @@ use std::task::{Context, Poll, ready};
 use http::request::Parts;
 use http::{Request, Response};
 use pin_project_lite::pin_project;
-use tower_quota_core::Verdict;
 use tower_service::Service;
 
-use crate::answer::{AnswerBody, Refusal, Refusals, tell_who_counted};
+use crate::answer::{AnswerBody, Refusal, Refusals};
 use crate::callee::Callee;
 use crate::rejection::Rejection;
 
@@ -153,9 +152,7 @@ fn take<ReqBody>(request: &mut Option<Request<ReqBody>>) -> Request<ReqBody> {
 }
 
 fn refuse<F, G: Gate>(gate: &G, rejection: &Rejection, parts: &Parts) -> Step<F, G> {
-    let mut response = gate.refusals().answer(rejection, parts);
-    tell_who_counted(&mut response, rejection.verdict().map(Verdict::counted_by).unwrap_or_default());
-    Step::Refused { response: Some(response) }
+    Step::Refused { response: Some(gate.refusals().answer(rejection, parts)) }
 }
 
 impl<S, ReqBody, G> fmt::Debug for Gated<S, ReqBody, G>

@@ -179,10 +179,8 @@ impl Attempts {
 
 impl Drop for Attempts {
     fn drop(&mut self) {
-        if let Answer::Pending(told) = self.tell(self.when_dropped)
-            && let Ok(runtime) = tokio::runtime::Handle::try_current()
-        {
-            runtime.spawn(told);
+        if let Answer::Pending(told) = self.tell(self.when_dropped) {
+            drop(ToItsEnd::new(told, |_| ()));
         }
     }
 }

@@ -9,9 +9,10 @@ use http::header::CONTENT_LENGTH;
 use http::request::Parts;
 use http::{Method, Response};
 use http_body::Body;
-use tower_quota_core::Throttle;
+use tower_quota_core::{Throttle, Verdict};
 
 use super::body::{AnyBody, Refusal};
+use super::tell_who_counted;
 #[cfg(feature = "grpc")]
 use crate::content_type;
 use crate::rejection::Rejection;
@@ -45,6 +46,12 @@ impl Refusals {
 
     /// What a rejection is answered.
     pub(crate) fn answer(&self, rejection: &Rejection, parts: &Parts) -> Response<Refusal> {
+        let mut response = self.respond(rejection, parts);
+        tell_who_counted(&mut response, rejection.verdict().map(Verdict::counted_by).unwrap_or_default());
+        response
+    }
+
+    fn respond(&self, rejection: &Rejection, parts: &Parts) -> Response<Refusal> {
         let replaced = self.answer.as_ref().and_then(|answer| {
             let replaced = catch_unwind(AssertUnwindSafe(|| answer(rejection, parts)));
             let mut response = replaced.inspect_err(|panic| log_panic(&self.mistakes, &**panic)).ok()?;

@@ -14,7 +14,7 @@ use tower_quota_core::{
 };
 
 use super::meter::{self, RequestMeter};
-use crate::answer::{Refusal, Refusals, tell_who_counted};
+use crate::answer::{Refusal, Refusals};
 use crate::limit_fields::{Fields, Told};
 use crate::rejection::{LayerId, Rejection};
 
@@ -228,7 +228,6 @@ impl Rules {
     /// What a rejection is answered.
     pub(super) fn refuse(&self, rejection: &Rejection, parts: &Parts) -> Response<Refusal> {
         let mut response = self.refusals.answer(rejection, parts);
-        tell_who_counted(&mut response, rejection.verdict().map(Verdict::counted_by).unwrap_or_default());
         if let Some(told) = rejection.verdict().and_then(|verdict| self.told_of(verdict)) {
             told.tell(&mut response);
         }
