@@ -2,6 +2,7 @@
 
 mod allocations;
 mod answers;
+mod backoff;
 mod client_ip;
 mod concurrency;
 mod cooldown;

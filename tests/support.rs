@@ -18,7 +18,7 @@ use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use tower::{Service, ServiceExt, service_fn};
 use tower_quota::testing::FakeClock;
-use tower_quota::{ChargeError, Cost, Group, Key, MemoryStore, Meter, PerKeyAxis, Verdict};
+use tower_quota::{ChargeError, Cost, Group, Key, MemoryStore, Meter, PerKeyAxis, RequestKey, Verdict, key};
 
 pub(crate) use self::cluster::{Cluster, Watched};
 pub(crate) use self::counted::Counted;
@@ -37,6 +37,11 @@ pub(crate) fn group() -> (Group, FakeClock) {
     let clock = FakeClock::new();
     let group = Group::new("test", MemoryStore::with_clock(clock.clone())).unwrap();
     (group, clock)
+}
+
+/// The account of a [`request`].
+pub(crate) fn account() -> RequestKey {
+    key::header("x-account").unwrap()
 }
 
 /// A meter of one axis per name.
