@@ -12,7 +12,7 @@ use std::time::Duration;
 use tower_quota::testing::FakeClock;
 use tower_quota::{ChargeError, Clock, Cooldown, CooldownAxis, Group, Key, MINUTE, Quota, RedisStore, SECOND};
 
-use self::relay::Relay;
+use self::relay::{Relay, in_memory_and_in_redis};
 use crate::support::{Log, Server};
 
 fn school(name: &str) -> Key {
@@ -72,15 +72,7 @@ async fn the_rest_starts_when_the_call_at_the_limit_ends(relay: Relay) {
     assert_eq!(attempt(&push, "a", 6_000).await, 5_000, "the count starts at 0 again");
 }
 
-#[tokio::test]
-async fn the_rest_starts_when_the_call_at_the_limit_ends_in_memory() {
-    the_rest_starts_when_the_call_at_the_limit_ends(Relay::in_memory()).await;
-}
-
-#[tokio::test]
-async fn the_rest_starts_when_the_call_at_the_limit_ends_in_redis() {
-    the_rest_starts_when_the_call_at_the_limit_ends(Relay::in_redis()).await;
-}
+in_memory_and_in_redis!(the_rest_starts_when_the_call_at_the_limit_ends);
 
 async fn time_alone_resets_nothing_and_schools_are_independent(relay: Relay) {
     let push = relay.push();
@@ -97,15 +89,7 @@ async fn time_alone_resets_nothing_and_schools_are_independent(relay: Relay) {
     assert_eq!(attempt(&push, "a", 10).await, 10);
 }
 
-#[tokio::test]
-async fn time_alone_resets_nothing_and_schools_are_independent_in_memory() {
-    time_alone_resets_nothing_and_schools_are_independent(Relay::in_memory()).await;
-}
-
-#[tokio::test]
-async fn time_alone_resets_nothing_and_schools_are_independent_in_redis() {
-    time_alone_resets_nothing_and_schools_are_independent(Relay::in_redis()).await;
-}
+in_memory_and_in_redis!(time_alone_resets_nothing_and_schools_are_independent);
 
 async fn a_failed_call_stays_counted_and_a_lost_one_ends_with_its_lease(relay: Relay) {
     let rule = Cooldown::after_attempts(10).rest(MINUTE);
@@ -132,15 +116,7 @@ async fn a_failed_call_stays_counted_and_a_lost_one_ends_with_its_lease(relay: R
     assert_eq!(wait_of(&push, "b", 1).await, MINUTE);
 }
 
-#[tokio::test]
-async fn a_failed_call_stays_counted_and_a_lost_one_ends_with_its_lease_in_memory() {
-    a_failed_call_stays_counted_and_a_lost_one_ends_with_its_lease(Relay::in_memory()).await;
-}
-
-#[tokio::test]
-async fn a_failed_call_stays_counted_and_a_lost_one_ends_with_its_lease_in_redis() {
-    a_failed_call_stays_counted_and_a_lost_one_ends_with_its_lease(Relay::in_redis()).await;
-}
+in_memory_and_in_redis!(a_failed_call_stays_counted_and_a_lost_one_ends_with_its_lease);
 
 async fn what_cannot_be_split_starts_the_rest(relay: Relay) {
     let push = relay.group.cooldown("whole", Cooldown::after_attempts(10).rest(MINUTE)).build().unwrap();
@@ -156,15 +132,7 @@ async fn what_cannot_be_split_starts_the_rest(relay: Relay) {
     assert_eq!(attempt(&push, "b", 11).await, 10, "what can be split is");
 }
 
-#[tokio::test]
-async fn what_cannot_be_split_starts_the_rest_in_memory() {
-    what_cannot_be_split_starts_the_rest(Relay::in_memory()).await;
-}
-
-#[tokio::test]
-async fn what_cannot_be_split_starts_the_rest_in_redis() {
-    what_cannot_be_split_starts_the_rest(Relay::in_redis()).await;
-}
+in_memory_and_in_redis!(what_cannot_be_split_starts_the_rest);
 
 async fn a_provider_may_ask_for_a_longer_rest(relay: Relay) {
     let push = relay.group.cooldown("asked", Cooldown::after_attempts(10).rest(MINUTE)).build().unwrap();
@@ -191,15 +159,7 @@ async fn a_provider_may_ask_for_a_longer_rest(relay: Relay) {
     assert_eq!(wait_of(&push, "b", 1).await, MINUTE);
 }
 
-#[tokio::test]
-async fn a_provider_may_ask_for_a_longer_rest_in_memory() {
-    a_provider_may_ask_for_a_longer_rest(Relay::in_memory()).await;
-}
-
-#[tokio::test]
-async fn a_provider_may_ask_for_a_longer_rest_in_redis() {
-    a_provider_may_ask_for_a_longer_rest(Relay::in_redis()).await;
-}
+in_memory_and_in_redis!(a_provider_may_ask_for_a_longer_rest);
 
 #[tokio::test]
 async fn a_pause_that_a_provider_asked_for_ends_for_each_key_at_another_time() {
@@ -241,15 +201,7 @@ async fn a_total_stands_above_all_keys(relay: Relay) {
     assert_eq!(waits.await.unwrap().unwrap().granted(), 4);
 }
 
-#[tokio::test]
-async fn a_total_stands_above_all_keys_in_memory() {
-    a_total_stands_above_all_keys(Relay::in_memory()).await;
-}
-
-#[tokio::test]
-async fn a_total_stands_above_all_keys_in_redis() {
-    a_total_stands_above_all_keys(Relay::in_redis()).await;
-}
+in_memory_and_in_redis!(a_total_stands_above_all_keys);
 
 async fn a_rule_changes_without_losing_the_count(relay: Relay) {
     let push = relay.group.cooldown("school", Cooldown::after_attempts(10).rest(MINUTE)).build().unwrap();
@@ -266,15 +218,7 @@ async fn a_rule_changes_without_losing_the_count(relay: Relay) {
     assert_eq!(other.unwrap_err().field(), "relay.school.rule");
 }
 
-#[tokio::test]
-async fn a_rule_changes_without_losing_the_count_in_memory() {
-    a_rule_changes_without_losing_the_count(Relay::in_memory()).await;
-}
-
-#[tokio::test]
-async fn a_rule_changes_without_losing_the_count_in_redis() {
-    a_rule_changes_without_losing_the_count(Relay::in_redis()).await;
-}
+in_memory_and_in_redis!(a_rule_changes_without_losing_the_count);
 
 #[test]
 fn a_rule_that_cannot_work_does_not_build() {
@@ -324,15 +268,7 @@ async fn a_closed_cooldown_keeps_nothing_of_whom_it_refuses(relay: Relay) {
     assert_eq!(attempt(&push, "a", 1).await, 1, "opened, nobody rests");
 }
 
-#[tokio::test]
-async fn a_closed_cooldown_keeps_nothing_of_whom_it_refuses_in_memory() {
-    a_closed_cooldown_keeps_nothing_of_whom_it_refuses(Relay::in_memory()).await;
-}
-
-#[tokio::test]
-async fn a_closed_cooldown_keeps_nothing_of_whom_it_refuses_in_redis() {
-    a_closed_cooldown_keeps_nothing_of_whom_it_refuses(Relay::in_redis()).await;
-}
+in_memory_and_in_redis!(a_closed_cooldown_keeps_nothing_of_whom_it_refuses);
 
 #[tokio::test]
 async fn what_happens_is_logged_without_a_key() {

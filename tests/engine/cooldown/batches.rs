@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tower_quota::{ChargeError, Cooldown, Key, MINUTE};
 
-use super::relay::Relay;
+use super::relay::{Relay, in_memory_and_in_redis};
 use super::{attempt, school, send, wait_of};
 
 async fn a_batch_never_passes_the_limit(relay: Relay) {
@@ -31,15 +31,7 @@ async fn a_batch_never_passes_the_limit(relay: Relay) {
     assert_eq!(wait_of(&push, "school-4800-200", 1).await, 3 * MINUTE);
 }
 
-#[tokio::test]
-async fn a_batch_never_passes_the_limit_in_memory() {
-    a_batch_never_passes_the_limit(Relay::in_memory()).await;
-}
-
-#[tokio::test]
-async fn a_batch_never_passes_the_limit_in_redis() {
-    a_batch_never_passes_the_limit(Relay::in_redis()).await;
-}
+in_memory_and_in_redis!(a_batch_never_passes_the_limit);
 
 async fn the_calls_of_one_key_are_serial_whoever_makes_them(relay: Relay) {
     let push = relay.push();
@@ -70,15 +62,7 @@ async fn the_calls_of_one_key_are_serial_whoever_makes_them(relay: Relay) {
     }
 }
 
-#[tokio::test]
-async fn the_calls_of_one_key_are_serial_whoever_makes_them_in_memory() {
-    the_calls_of_one_key_are_serial_whoever_makes_them(Relay::in_memory()).await;
-}
-
-#[tokio::test]
-async fn the_calls_of_one_key_are_serial_whoever_makes_them_in_redis() {
-    the_calls_of_one_key_are_serial_whoever_makes_them(Relay::in_redis()).await;
-}
+in_memory_and_in_redis!(the_calls_of_one_key_are_serial_whoever_makes_them);
 
 async fn cancelling_a_wait_is_immediate_sends_nothing_more_and_keeps_the_rest(relay: Relay) {
     let push = relay.push();
@@ -93,15 +77,7 @@ async fn cancelling_a_wait_is_immediate_sends_nothing_more_and_keeps_the_rest(re
     assert_eq!(wait_of(&push, "a", 1).await, 2 * MINUTE);
 }
 
-#[tokio::test]
-async fn cancelling_a_wait_is_immediate_sends_nothing_more_and_keeps_the_rest_in_memory() {
-    cancelling_a_wait_is_immediate_sends_nothing_more_and_keeps_the_rest(Relay::in_memory()).await;
-}
-
-#[tokio::test]
-async fn cancelling_a_wait_is_immediate_sends_nothing_more_and_keeps_the_rest_in_redis() {
-    cancelling_a_wait_is_immediate_sends_nothing_more_and_keeps_the_rest(Relay::in_redis()).await;
-}
+in_memory_and_in_redis!(cancelling_a_wait_is_immediate_sends_nothing_more_and_keeps_the_rest);
 
 #[tokio::test]
 async fn drivers_of_one_key_are_serial_however_little_they_wait() {

@@ -2,10 +2,10 @@
 
 use tower_quota::{Attempts, ChargeError, Cooldown, MINUTE};
 
-use super::relay::Relay;
+use super::relay::{Relay, in_memory_and_in_redis};
 use super::{school, wait_of};
 
-async fn failures_lock_and_a_success_clears_its_own_key_alone(relay: Relay) {
+async fn t56_failures_lock_and_a_success_clears_its_own_key_alone(relay: Relay) {
     let rule = |failures| Cooldown::after_failures(failures).within(15 * MINUTE).rest(30 * MINUTE);
     let account = relay.group.cooldown("account", rule(5)).build().unwrap();
     let address = relay.group.cooldown("address", rule(10).kept_on_success()).build().unwrap();
@@ -44,15 +44,7 @@ async fn failures_lock_and_a_success_clears_its_own_key_alone(relay: Relay) {
     assert_eq!(account.begin(&school("other"), 1).await.unwrap().granted(), 1, "the fifth locks, not the fourth");
 }
 
-#[tokio::test]
-async fn t56_failures_lock_and_a_success_clears_its_own_key_alone_in_memory() {
-    failures_lock_and_a_success_clears_its_own_key_alone(Relay::in_memory()).await;
-}
-
-#[tokio::test]
-async fn t56_failures_lock_and_a_success_clears_its_own_key_alone_in_redis() {
-    failures_lock_and_a_success_clears_its_own_key_alone(Relay::in_redis()).await;
-}
+in_memory_and_in_redis!(t56_failures_lock_and_a_success_clears_its_own_key_alone);
 
 async fn a_success_is_no_failure_however_late_it_comes(relay: Relay) {
     let rule = Cooldown::after_failures(3).within(15 * MINUTE).rest(30 * MINUTE).kept_on_success();
@@ -75,15 +67,7 @@ async fn a_success_is_no_failure_however_late_it_comes(relay: Relay) {
     assert!(begin().await.is_err(), "three have failed");
 }
 
-#[tokio::test]
-async fn a_success_is_no_failure_however_late_it_comes_in_memory() {
-    a_success_is_no_failure_however_late_it_comes(Relay::in_memory()).await;
-}
-
-#[tokio::test]
-async fn a_success_is_no_failure_however_late_it_comes_in_redis() {
-    a_success_is_no_failure_however_late_it_comes(Relay::in_redis()).await;
-}
+in_memory_and_in_redis!(a_success_is_no_failure_however_late_it_comes);
 
 async fn guesses_at_the_same_time_are_no_way_around_the_limit(relay: Relay) {
     let rule = Cooldown::after_failures(5).within(15 * MINUTE).rest(30 * MINUTE);
@@ -102,12 +86,4 @@ async fn guesses_at_the_same_time_are_no_way_around_the_limit(relay: Relay) {
     one.succeeded().await.unwrap();
 }
 
-#[tokio::test]
-async fn guesses_at_the_same_time_are_no_way_around_the_limit_in_memory() {
-    guesses_at_the_same_time_are_no_way_around_the_limit(Relay::in_memory()).await;
-}
-
-#[tokio::test]
-async fn guesses_at_the_same_time_are_no_way_around_the_limit_in_redis() {
-    guesses_at_the_same_time_are_no_way_around_the_limit(Relay::in_redis()).await;
-}
+in_memory_and_in_redis!(guesses_at_the_same_time_are_no_way_around_the_limit);

@@ -17,6 +17,26 @@ async fn settle(is_remote: bool) {
     }
 }
 
+/// Runs a scenario over a store in memory, and over one in Redis.
+macro_rules! in_memory_and_in_redis {
+    ($scenario:ident) => {
+        mod $scenario {
+            use super::*;
+
+            #[tokio::test]
+            async fn in_memory() {
+                $scenario(Relay::in_memory()).await;
+            }
+
+            #[tokio::test]
+            async fn in_redis() {
+                $scenario(Relay::in_redis()).await;
+            }
+        }
+    };
+}
+pub(super) use in_memory_and_in_redis;
+
 /// A group on a clock, and what is the same whichever store counts.
 pub(super) struct Relay {
     pub(super) group: Group,
