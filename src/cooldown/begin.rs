@@ -74,8 +74,8 @@ impl Begin {
         let deadline = started.saturating_add(self.patience);
         let counter = self.counter(&seen);
         let mut place = place;
-        // Whoever waits already came first.
         let mut wanted = self.wanted();
+        // Whoever waits already came first.
         if place.is_none() && wanted > 0 && !self.patience.is_zero() && lines.has(counter) {
             place = self.stand_in_line(counter, clock, deadline).await;
             if place.is_none() {
